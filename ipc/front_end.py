@@ -1,0 +1,225 @@
+"""The front's end of the channel to one worker: lives in the event loop's thread, never blocks, used by `supervisor` only.
+
+One ROUTER socket per worker generation at an address of its own. The socket is read by a callback on its file descriptor and not by
+a task: a message costs one wake-up of the loop, and it is handled before anything else can run.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import zmq
+
+from ipc.codec import MAX_MESSAGE_BYTES, decode_from_worker, encode_message
+from ipc.errors import ChannelClosed, ChannelFull, ProtocolError
+from ipc.messages import FromWorker, Hello, ToWorker
+
+# sun_path holds 108 bytes with its closing NUL; libzmq's bind fails past it with an error that does not say so.
+MAX_PATH_BYTES = 107
+HIGH_WATER_MARK = 1_000
+# Messages handled in one turn of the loop, so that a flood from one worker cannot starve HTTP.
+BURST = 256
+
+
+class ChannelContext:
+    """Owns ZeroMQ's background thread. One for the life of a front; closed after all its channels."""
+
+    def __init__(self) -> None:
+        self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+
+    def socket(self) -> zmq.Socket[bytes]:
+        """Make the socket of one channel."""
+        return self._context.socket(zmq.ROUTER)
+
+    def close(self) -> None:
+        """End the thread. Never waits for messages: each socket has LINGER 0."""
+        self._context.destroy(linger=0)
+
+
+class FrontEnd:
+    """Binds an address, admits the one peer that knows the secret, and hands its messages on.
+
+    path: where the socket is made; its directory must be ours alone (mode 0700), and nothing may exist at the path: libzmq would
+        unlink and take over an address that somebody serves.
+    on_message: called in the loop's thread for each message of the admitted worker, its Hello included, in order.
+    on_fault: called once when the worker breaks the protocol; no further message is handed on.
+    """
+
+    def __init__(
+        self,
+        context: ChannelContext,
+        path: Path,
+        secret: bytes,
+        generation: int,
+        on_message: Callable[[FromWorker], None],
+        on_fault: Callable[[ProtocolError], None],
+    ) -> None:
+        if len(os.fsencode(path)) > MAX_PATH_BYTES:
+            raise ValueError(
+                f"the socket path {path} is longer than {MAX_PATH_BYTES} bytes; use a shorter runtime directory"
+            )
+
+        if os.path.lexists(path):
+            raise FileExistsError(f"{path} exists already; binding it would steal the address")
+
+        self._path = path
+        self._secret = secret
+        self._generation = generation
+        self._on_message = on_message
+        self._on_fault = on_fault
+        self._peer: bytes | None = None
+        self._is_closed = False
+        self._socket = context.socket()
+        self._configure()
+        self._loop = asyncio.get_running_loop()
+
+        try:
+            self._bind()
+        except BaseException:
+            self._socket.close()
+            raise
+
+        self._fd = int(self._socket.getsockopt(zmq.FD))
+        self._loop.add_reader(self._fd, self._read)
+        self._disconnected = asyncio.Event()
+        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
+        self._monitor_fd = int(self._monitor.getsockopt(zmq.FD))
+        self._loop.add_reader(self._monitor_fd, self._read_monitor)
+
+    def _configure(self) -> None:
+        self._socket.setsockopt(zmq.LINGER, 0)
+        self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
+        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
+        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
+        # Without it a message to a dead or full peer is dropped in silence.
+        self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
+
+    def _bind(self) -> None:
+        previous = os.umask(0o077)
+
+        try:
+            self._socket.bind(f"ipc://{self._path}")
+        finally:
+            os.umask(previous)
+
+    @property
+    def endpoint(self) -> str:
+        """The address that goes into the launch spec."""
+        return f"ipc://{self._path}"
+
+    def send(self, message: ToWorker) -> None:
+        """Raises ChannelClosed when the worker is gone or never said Hello, ChannelFull when it does not take messages."""
+        if self._is_closed or self._peer is None:
+            raise ChannelClosed("there is no worker at the other end")
+
+        try:
+            self._socket.send_multipart((self._peer, encode_message(message)), zmq.DONTWAIT)
+        except zmq.Again as error:
+            raise ChannelFull("the worker does not take messages") from error
+        except zmq.ZMQError as error:
+            raise ChannelClosed(f"the worker cannot be reached: {error}") from error
+
+        # The descriptor signals edges, and sending may have eaten one: look again.
+        self._loop.call_soon(self._read)
+
+    async def wait_disconnected(self, timeout_s: float) -> None:
+        """Wait until the worker's connection has ended, so that all it ever sent is here; at most timeout_s.
+
+        The end of a process is told sooner than ZeroMQ's thread has read the process's last message.
+        """
+        if self._peer is None or self._is_closed:
+            return
+
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._disconnected.wait()
+
+    def drain(self) -> None:
+        """Hand on everything that has already arrived. For a worker that ended: its last words come before the news of its end."""
+        while self._read_burst():
+            pass
+
+    def close(self) -> None:
+        """Stop listening and remove the address. What was not read is dropped. Safe to call twice."""
+        if self._is_closed:
+            return
+
+        self._is_closed = True
+        self._loop.remove_reader(self._fd)
+        self._loop.remove_reader(self._monitor_fd)
+        self._socket.disable_monitor()
+        self._monitor.close(linger=0)
+        self._remove_path()
+        self._socket.close()
+
+    def _read(self) -> None:
+        if self._read_burst() and not self._is_closed:
+            self._loop.call_soon(self._read)
+
+    def _read_monitor(self) -> None:
+        # A stranger that was never admitted may disconnect too; then the wait is merely shorter.
+        with contextlib.suppress(zmq.Again):
+            while True:
+                self._monitor.recv_multipart(zmq.DONTWAIT)
+                self._disconnected.set()
+
+    def _read_burst(self) -> bool:
+        """Handle up to BURST messages; return whether more may be waiting."""
+        for _ in range(BURST):
+            if self._is_closed:
+                return False
+
+            try:
+                frames = self._socket.recv_multipart(zmq.DONTWAIT)
+            except zmq.Again:
+                return False
+
+            self._take(frames)
+
+        return True
+
+    def _take(self, frames: list[bytes]) -> None:
+        sender = frames[0]
+
+        if self._peer is None:
+            self._admit(sender, frames)
+        elif sender == self._peer:
+            self._hand_on(frames)
+
+    def _admit(self, sender: bytes, frames: list[bytes]) -> None:
+        """Before the Hello nobody is trusted, so whatever is not the right Hello is ignored, not answered by ending the worker."""
+        try:
+            message = decode_from_worker(frames[1]) if len(frames) == 2 else None
+        except ProtocolError:
+            return
+
+        if not isinstance(message, Hello) or message.generation != self._generation:
+            return
+
+        if not hmac.compare_digest(message.secret, self._secret):
+            return
+
+        self._peer = sender
+        # Nobody else can connect from here on; the connection that exists stays.
+        self._remove_path()
+        self._on_message(message)
+
+    def _hand_on(self, frames: list[bytes]) -> None:
+        try:
+            if len(frames) != 2:
+                raise ProtocolError(f"a message of {len(frames)} frames")
+
+            message = decode_from_worker(frames[1])
+        except ProtocolError as error:
+            self.close()
+            self._on_fault(error)
+            return
+
+        self._on_message(message)
+
+    def _remove_path(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()

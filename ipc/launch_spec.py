@@ -1,0 +1,71 @@
+"""What a worker is told at its birth, over an inherited pipe.
+
+Neither argv nor the environment may carry the secret: both are readable in /proc.
+"""
+
+import os
+import struct
+
+import msgspec
+
+from ipc.messages import DeviceChoice
+
+_LENGTH = struct.Struct("!I")
+_MAX_BYTES = 1 << 20
+
+
+class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that a worker must know before it can say Hello.
+
+    endpoint: ZeroMQ address at which the front listens for this worker alone.
+    secret: 32 random bytes, to be said back in Hello.
+    generation: number of this worker in the life of the front, from 1.
+    parent_pid: the front; a worker that finds another parent exits.
+    model_dir: absolute path of a GenAI folder.
+    prefill_chunk: most tokens that are fed to the model in one native call; 0 means the whole prompt.
+    threads: intra-op threads; None leaves the choice to the engine.
+    has_loop_guard: end a generation that repeats one token cycle for ever.
+    """
+
+    endpoint: str
+    secret: bytes
+    generation: int
+    parent_pid: int
+    model_dir: str
+    device: DeviceChoice = DeviceChoice.AUTO
+    prefill_chunk: int = 128
+    threads: int | None = None
+    has_loop_guard: bool = True
+
+
+def write_launch_spec(write_fd: int, spec: LaunchSpec) -> None:
+    """Write the spec with its length before it. The pipe stays open: its end tells the worker that the front is gone."""
+    body = msgspec.msgpack.encode(spec)
+    frame = _LENGTH.pack(len(body)) + body
+
+    while frame:
+        frame = frame[os.write(write_fd, frame) :]
+
+
+def read_launch_spec(read_fd: int) -> LaunchSpec:
+    """Read what `write_launch_spec` wrote. Raises EOFError when the pipe ends early, ValueError when it does not hold a spec."""
+    (length,) = _LENGTH.unpack(_read_exactly(read_fd, _LENGTH.size))
+
+    if length > _MAX_BYTES:
+        raise ValueError(f"a launch spec of {length} bytes is past the bound of {_MAX_BYTES}")
+
+    return msgspec.msgpack.decode(_read_exactly(read_fd, length), type=LaunchSpec)
+
+
+def _read_exactly(read_fd: int, length: int) -> bytes:
+    received = b""
+
+    while len(received) < length:
+        part = os.read(read_fd, length - len(received))
+
+        if not part:
+            raise EOFError("the launch pipe ended before the spec was complete")
+
+        received += part
+
+    return received
