@@ -1,0 +1,68 @@
+"""Why a request was not served, told by type. The HTTP layer translates each to a status and a code in one table.
+
+SupervisorError
+├── Refused              the request was not begun; nothing changed; trying again may help
+│   ├── ServerBusy           the queue is full, or the wait in it was too long
+│   └── ServerDraining       the server finishes and exits
+├── RequestFault         the request itself is at fault; the worker is fine
+│   ├── ContextLengthExceeded
+│   └── InvalidForModel
+└── WorkerFault          the worker is gone or useless
+    ├── ModelLoadFailed      the model cannot be loaded
+    ├── WorkerDied           the process ended under the request
+    ├── WorkerUnresponsive   the process hung and was ended by us
+    ├── EngineFailed         the engine raised; the worker may live on
+    └── EngineOutOfMemory    host or device memory ran out
+"""
+
+
+class SupervisorError(Exception):
+    """Any reason for which a request gets no answer."""
+
+
+class Refused(SupervisorError):
+    """The request was not begun."""
+
+
+class ServerBusy(Refused):
+    """Too many wait already, or this one waited too long."""
+
+
+class ServerDraining(Refused):
+    """The server finishes what runs and exits; nothing new begins."""
+
+
+class RequestFault(SupervisorError):
+    """The request cannot be served by this model, now or later."""
+
+
+class ContextLengthExceeded(RequestFault):
+    """The prompt fills the model's window."""
+
+
+class InvalidForModel(RequestFault):
+    """The worker found the request unusable (an empty prompt after encoding, for example)."""
+
+
+class WorkerFault(SupervisorError):
+    """The worker is gone, or cannot be used."""
+
+
+class ModelLoadFailed(WorkerFault):
+    """The model cannot be loaded. The message says why, in the worker's own words."""
+
+
+class WorkerDied(WorkerFault):
+    """The process ended by itself or by somebody's signal. The message holds how it ended and the last line that it wrote."""
+
+
+class WorkerUnresponsive(WorkerFault):
+    """The process did not do what it had to within its bound, and was killed."""
+
+
+class EngineFailed(WorkerFault):
+    """The engine raised while it worked on this request."""
+
+
+class EngineOutOfMemory(WorkerFault):
+    """The engine ran out of memory. The worker is recycled, since its allocator keeps what it took."""

@@ -1,0 +1,279 @@
+"""At most one resident model on this server, and the turns in which it is used. The only owner of workers.
+
+Everything that changes the resident worker (a load, a swap, an unload, the end) happens inside a turn, so no two changes can meet.
+A client may leave at any moment; what it leaves unfinished is settled by a task of the host, which keeps the turn until the worker is
+idle or gone. So a turn is never given while the engine still works for somebody else.
+"""
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from ipc.front_end import ChannelContext
+from ipc.messages import Loaded, Sampling
+from supervisor.background import Background
+from supervisor.child_process import Unkillable
+from supervisor.errors import ModelLoadFailed, ServerDraining, WorkerDied, WorkerUnresponsive
+from supervisor.host_status import HostState, HostStatus
+from supervisor.request_stream import RequestStream
+from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.turns import Turns
+from supervisor.worker import Worker
+from supervisor.worker_state import WorkerState
+
+logger = logging.getLogger(__name__)
+
+# A worker that dies while it loads, without a reason of its own, gets one more try for the request that waits.
+LOAD_ATTEMPTS = 2
+
+
+class Turn:
+    """The right to use the resident worker, with the model loaded. Given by `ModelHost.turn`."""
+
+    def __init__(self, worker: Worker, loaded: Loaded) -> None:
+        self._worker = worker
+        self.loaded = loaded
+        self.stream: RequestStream | None = None
+
+    def generate(self, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> RequestStream:
+        """Begin a generation. One after another may be begun in a turn, each after the end of the one before."""
+        self.stream = self._worker.begin(prompt, max_tokens, sampling)
+        return self.stream
+
+
+class ModelHost:
+    """Opened and closed by the server; used by its handlers. All in the event loop's thread."""
+
+    def __init__(self, settings: SupervisorSettings) -> None:
+        self._settings = settings
+        self._turns = Turns(settings.max_queue, settings.queue_timeout_s)
+        self._channels = ChannelContext()
+        self._worker: Worker | None = None
+        self._turn: Turn | None = None
+        self._generation = 0
+        self._restarts = 0
+        self._quarantined: list[Worker] = []
+        self._is_draining = False
+        self._drained: asyncio.Task[str | None] | None = None
+        self._background = Background()
+
+    @asynccontextmanager
+    async def turn(self, model: ModelRef) -> AsyncIterator[Turn]:
+        """Wait for the turn, load the model if another or none is resident, and give the worker until the block ends.
+
+        Raises ServerBusy, ServerDraining, ModelLoadFailed, WorkerDied or WorkerUnresponsive before the block begins.
+        When the block ends before its generation has (the client left, a stop string was found), the worker is told to stop.
+        """
+        await self._turns.take_for_request(model.model_id)
+        turn: Turn | None = None
+
+        try:
+            worker, loaded = await self._load(model)
+            turn = Turn(worker, loaded)
+            self._turn = turn
+            yield turn
+        finally:
+            self._turn = None
+            self._end_turn(turn.stream if turn is not None else None, model)
+
+    async def _load(self, model: ModelRef) -> tuple[Worker, Loaded]:
+        """Make this model the resident one. Only inside a turn."""
+        for attempt in range(1, LOAD_ATTEMPTS + 1):
+            worker = await self._worker_for(model)
+
+            try:
+                return worker, await worker.wait_loaded()
+            except WorkerDied as error:
+                if attempt == LOAD_ATTEMPTS:
+                    raise ModelLoadFailed(f"model '{model.model_id}' cannot be loaded: {error}") from error
+
+                logger.warning("the load of '%s' died and is tried once more: %s", model.model_id, error)
+
+        raise AssertionError("unreachable")
+
+    async def _worker_for(self, model: ModelRef) -> Worker:
+        """Return the resident worker if it has this model and may go on, else a new one."""
+        worker = self._worker
+
+        if worker is not None and worker.model == model and worker.is_usable:
+            return worker
+
+        await self._stop_resident()
+        self._generation += 1
+        self._worker = self._spawn(model)
+        return self._worker
+
+    def _spawn(self, model: ModelRef) -> Worker:
+        try:
+            return Worker(self._settings, self._channels, self._background, model, self._generation, self._count_crash)
+        except OSError as error:
+            raise ModelLoadFailed(
+                f"the system refuses to start a worker for '{model.model_id}': {error.strerror or error}"
+            ) from error
+
+    def _count_crash(self) -> None:
+        self._restarts += 1
+
+    async def _stop_resident(self) -> None:
+        """End the resident worker, if there is one, and wait until it is gone. Once begun it is finished, whoever leaves."""
+        if self._worker is None:
+            return
+
+        await self._background.finish(self._stop(self._worker))
+
+    async def _stop(self, worker: Worker) -> None:
+        """Raises WorkerUnresponsive when the process cannot be ended; it is set aside, since it still holds its memory."""
+        try:
+            await worker.stop()
+        except Unkillable as error:
+            logger.critical("[worker %d] is set aside: %s", worker.number, error)
+            self._quarantined.append(worker)
+            raise WorkerUnresponsive(f"the worker of '{worker.model.model_id}' cannot be ended: {error}") from error
+        finally:
+            if self._worker is worker:
+                self._worker = None
+
+    def _end_turn(self, stream: RequestStream | None, model: ModelRef) -> None:
+        """Hand the turn on, at once when the worker is idle, else when it has been brought to rest."""
+        worker = self._worker
+
+        if worker is None or worker.state is WorkerState.EXITED:
+            self._turns.release()
+        elif stream is not None and not stream.ended.is_set():
+            self._background.start(self._settle_request(worker, stream))
+        elif not worker.is_usable or (worker.loaded is None and not self._turns.next_wants(model.model_id)):
+            # A load that nobody waits for any more is ended; one that the next in the queue wants goes on.
+            self._background.start(self._settle_by_stopping())
+        else:
+            self._turns.release()
+
+    async def _settle_request(self, worker: Worker, stream: RequestStream) -> None:
+        """Cancel an abandoned generation and wait for its end; past the bound the worker is killed."""
+        try:
+            stream.cancel()
+
+            try:
+                async with asyncio.timeout(self._settings.cancel_grace_s):
+                    await stream.ended.wait()
+            except TimeoutError:
+                worker.kill(
+                    WorkerUnresponsive(
+                        f"the worker did not stop within {self._settings.cancel_grace_s:g} s of a cancel"
+                    )
+                )
+
+            if not worker.is_usable:
+                await self._stop_resident()
+        finally:
+            self._turns.release()
+
+    async def _settle_by_stopping(self) -> None:
+        try:
+            await self._stop_resident()
+        finally:
+            self._turns.release()
+
+    async def preload(self, model: ModelRef) -> Loaded:
+        """Load a model before anybody asks for it. Raises as `turn` does."""
+        async with self.turn(model) as turn:
+            return turn.loaded
+
+    async def unload(self) -> str | None:
+        """Stop the resident worker, behind the request that runs and ahead of those that wait. Returns the id of its model, or None.
+
+        Returns only after the process is gone. Safe against a caller that leaves: the stop goes on and the turn is handed on after it.
+        """
+        await self._turns.take_for_operator()
+        model_id = self._resident_id()
+
+        if model_id is None:
+            self._turns.release()
+            return None
+
+        await self._background.finish(self._settle_by_stopping())
+        return model_id
+
+    def drain(self, timeout_s: float | None = None) -> asyncio.Task[str | None]:
+        """Refuse new and waiting requests, let the running one end, stop the worker. A second drain gets the first one's task.
+
+        timeout_s: past it the running generation is cancelled and told ServerDraining; None waits for its own end.
+        """
+        self._is_draining = True
+        self._turns.close()
+
+        if self._drained is None:
+            self._drained = asyncio.get_running_loop().create_task(self._drain())
+
+        if timeout_s is not None:
+            self._background.start(self._cut_after(timeout_s, self._drained))
+
+        return self._drained
+
+    async def _drain(self) -> str | None:
+        await self._turns.take_for_operator()
+
+        try:
+            model_id = self._resident_id()
+            await self._stop_resident()
+            return model_id
+        finally:
+            self._turns.release()
+
+    async def _cut_after(self, timeout_s: float, drained: asyncio.Task[str | None]) -> None:
+        done, _ = await asyncio.wait({drained}, timeout=timeout_s)
+
+        if done:
+            return
+
+        error = ServerDraining(f"the server drains and the time for running requests ({timeout_s:g} s) is over")
+
+        if self._turn is not None and self._turn.stream is not None:
+            self._turn.stream.abort(error)
+        elif self._worker is not None and self._worker.loaded is None:
+            self._worker.kill(error)
+
+    async def close(self) -> None:
+        """End everything at once: for the last steps of the server, after its handlers have ended."""
+        self._turns.close()
+
+        if self._worker is not None:
+            await asyncio.gather(self._stop(self._worker), return_exceptions=True)
+
+        await self._background.close()
+
+        self._channels.close()
+
+    def _resident_id(self) -> str | None:
+        worker = self._worker
+        return worker.model.model_id if worker is not None and worker.is_usable else None
+
+    def status(self) -> HostStatus:
+        """Report, without waiting for anything."""
+        worker = self._worker if self._worker is not None and self._worker.is_usable else None
+        loaded = worker.loaded if worker is not None else None
+        return HostStatus(
+            state=self._state(worker),
+            model_id=worker.model.model_id if worker is not None and loaded is not None else None,
+            loaded=loaded,
+            worker_pid=worker.pid if worker is not None else None,
+            generation=self._generation,
+            restarts=self._restarts,
+            waiting=self._turns.waiting,
+            max_queue=self._turns.max_queue,
+        )
+
+    def _state(self, worker: Worker | None) -> HostState:
+        if self._is_draining:
+            return HostState.DRAINING
+
+        if self._quarantined:
+            return HostState.DEGRADED
+
+        if worker is None:
+            return HostState.IDLE
+
+        if worker.loaded is None:
+            return HostState.LOADING
+
+        return HostState.BUSY if worker.state is WorkerState.GENERATING else HostState.READY

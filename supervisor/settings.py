@@ -1,0 +1,43 @@
+"""What the operator decides about workers and turns. Frozen, made once by the command line, passed in parts."""
+
+import sys
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ipc.messages import DeviceChoice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SupervisorSettings:
+    """Bounds and choices of the supervisor. Times are in seconds.
+
+    runtime_dir: private directory (mode 0700) for the workers' sockets.
+    max_queue: requests that may wait for the turn; 0 means no bound. The one that runs does not count.
+    queue_timeout_s: longest wait for the turn; 0 means for ever.
+    prefill_chunk, threads, has_loop_guard: handed to the worker, see `ipc.launch_spec`.
+    hello_timeout_s: from spawn to Hello; a cold disk and a loaded machine fit in.
+    cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed.
+    stop_grace_s, kill_wait_s: see `supervisor.child_process.ChildProcess.stop`.
+    worker_command: argv before `--launch-fd N`; tests put a stand-in here.
+    """
+
+    runtime_dir: Path
+    device: DeviceChoice = DeviceChoice.AUTO
+    max_queue: int = 8
+    queue_timeout_s: float = 300.0
+    prefill_chunk: int = 128
+    threads: int | None = None
+    has_loop_guard: bool = True
+    hello_timeout_s: float = 30.0
+    cancel_grace_s: float = 30.0
+    stop_grace_s: float = 1.0
+    kill_wait_s: float = 5.0
+    worker_command: tuple[str, ...] = field(default=(sys.executable, "-m", "gpu_worker"))
+
+
+@dataclass(frozen=True, slots=True)
+class ModelRef:
+    """A model as the supervisor knows it: the id that users see and the absolute path of its folder."""
+
+    model_id: str
+    path: Path

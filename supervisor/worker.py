@@ -1,0 +1,315 @@
+"""One incarnation of a worker: its process, its channel, its state. It never restarts; a recycle makes a new one with a new number.
+
+Lives in the event loop's thread. Whoever makes a Worker must `stop` it and wait for that, on every path.
+"""
+
+import asyncio
+import contextlib
+import logging
+import os
+import secrets
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import assert_never
+
+from ipc.errors import ChannelClosed, ChannelFull, ProtocolError
+from ipc.exit_status import describe_exit
+from ipc.front_end import ChannelContext, FrontEnd
+from ipc.launch_spec import LaunchSpec, write_launch_spec
+from ipc.messages import (
+    Cancel,
+    Delta,
+    Failed,
+    Finished,
+    FromWorker,
+    Generate,
+    Hello,
+    Loaded,
+    LoadFailed,
+    Progress,
+    Rejected,
+    RequestMessage,
+    Sampling,
+    Started,
+)
+from supervisor.background import Background
+from supervisor.child_process import ChildProcess
+from supervisor.errors import ModelLoadFailed, SupervisorError, WorkerDied, WorkerUnresponsive
+from supervisor.request_stream import RequestStream
+from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.worker_environment import worker_environment
+from supervisor.worker_state import WorkerEvent, WorkerState, next_state
+
+logger = logging.getLogger(__name__)
+
+# How long an exit is held back for words that are still on their way; typically well under a millisecond.
+LAST_WORDS_S = 0.1
+_STORY_LENGTH = 16
+
+
+class Worker:
+    """A process with one model, from spawn to reaped."""
+
+    def __init__(
+        self,
+        settings: SupervisorSettings,
+        context: ChannelContext,
+        background: Background,
+        model: ModelRef,
+        number: int,
+        on_crash: Callable[[], None],
+    ) -> None:
+        """Spawn the process. Raises OSError when the system refuses; then nothing is left behind.
+
+        on_crash: called when a loaded worker has ended although nobody wanted that, before its request is told.
+        """
+        self.model = model
+        self.number = number
+        self.loaded: Loaded | None = None
+        self._is_tainted = False
+        self._is_stop_wanted = False
+        self._settings = settings
+        self._background = background
+        self._on_crash = on_crash
+        self._state = WorkerState.STARTING
+        self._story: deque[str] = deque(maxlen=_STORY_LENGTH)
+        self._load_settled = asyncio.Event()
+        self._load_error: SupervisorError | None = None
+        self._stop_reason: SupervisorError | None = None
+        self._request_id = 0
+        self._stream: RequestStream | None = None
+        self._started_at = time.monotonic()
+        self.exited = asyncio.Event()
+
+        secret = secrets.token_bytes(32)
+        path = settings.runtime_dir / f"w{number}-{secrets.token_hex(4)}"
+        self._channel = FrontEnd(context, path, secret, number, self._on_message, self._on_fault)
+
+        try:
+            self._child, self._lifeline = self._spawn(secret)
+        except BaseException:
+            self._channel.close()
+            raise
+
+        self._hello_timer = asyncio.get_running_loop().call_later(settings.hello_timeout_s, self._on_no_hello)
+        logger.info("[worker %d] started for '%s', process %d", number, model.model_id, self._child.pid)
+
+    def _spawn(self, secret: bytes) -> tuple[ChildProcess, int]:
+        """Start the process and write its launch spec. Returns the child and our end of its lifeline."""
+        read_fd, write_fd = os.pipe()
+
+        try:
+            child = ChildProcess(
+                (*self._settings.worker_command, "--launch-fd", str(read_fd)),
+                worker_environment(),
+                pass_fds=(read_fd,),
+                label=f"worker {self.number}",
+                on_exit=self._on_exit,
+            )
+        except BaseException:
+            os.close(write_fd)
+            raise
+        finally:
+            os.close(read_fd)
+
+        # A child that is dead already has closed its end; its exit is about to be told.
+        with contextlib.suppress(BrokenPipeError):
+            write_launch_spec(write_fd, self._launch_spec(secret))
+
+        return child, write_fd
+
+    def _launch_spec(self, secret: bytes) -> LaunchSpec:
+        return LaunchSpec(
+            endpoint=self._channel.endpoint,
+            secret=secret,
+            generation=self.number,
+            parent_pid=os.getpid(),
+            model_dir=str(self.model.path),
+            device=self._settings.device,
+            prefill_chunk=self._settings.prefill_chunk,
+            threads=self._settings.threads,
+            has_loop_guard=self._settings.has_loop_guard,
+        )
+
+    @property
+    def state(self) -> WorkerState:
+        """For reports, and for decisions of the one that holds the turn."""
+        return self._state
+
+    @property
+    def is_usable(self) -> bool:
+        """Whether this worker serves, or will once it is loaded: alive, not ending, its load not failed, its engine sound."""
+        is_alive = self._state not in (WorkerState.STOPPING, WorkerState.EXITED)
+        return is_alive and self._load_error is None and not self._is_tainted
+
+    @property
+    def has_crashed(self) -> bool:
+        """Whether it ended although nobody wanted that."""
+        return self._state is WorkerState.EXITED and not self._is_stop_wanted and self.loaded is not None
+
+    @property
+    def pid(self) -> int:
+        """Process id of the worker."""
+        return self._child.pid
+
+    async def wait_loaded(self) -> Loaded:
+        """Wait until the model is loaded. May be called again, also after a caller before was cancelled.
+
+        Raises ModelLoadFailed when the worker said why, WorkerDied when it ended without a word, WorkerUnresponsive when we ended it.
+        """
+        await self._load_settled.wait()
+
+        if self._load_error is not None:
+            raise self._load_error
+
+        assert self.loaded is not None
+        return self.loaded
+
+    def begin(self, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> RequestStream:
+        """Start a generation. Only for the holder of the turn, on a worker that is ready.
+
+        Raises WorkerDied when the worker cannot be reached.
+        """
+        self._advance(WorkerEvent.STARTED_REQUEST)
+        self._request_id += 1
+        stream = RequestStream(self._request_id, self._send_cancel)
+        self._stream = stream
+
+        try:
+            self._channel.send(
+                Generate(request_id=stream.request_id, prompt=prompt, max_tokens=max_tokens, sampling=sampling)
+            )
+        except (ChannelClosed, ChannelFull) as error:
+            stream.fail(WorkerDied(f"the worker cannot be reached: {error}"))
+            self._child.kill()
+
+        return stream
+
+    def _send_cancel(self, request_id: int) -> None:
+        try:
+            self._channel.send(Cancel(request_id))
+        except (ChannelClosed, ChannelFull):
+            logger.warning("[worker %d] takes no cancel", self.number)
+
+    def kill(self, reason: SupervisorError) -> None:
+        """End the process at once; its open request and its load end with this reason. The end is told by `exited`."""
+        if self._state not in (WorkerState.STOPPING, WorkerState.EXITED):
+            logger.warning("[worker %d] is killed: %s", self.number, reason)
+            self._stop_reason = reason
+            self._advance(WorkerEvent.ASKED_TO_STOP)
+
+        self._child.kill()
+
+    async def stop(self) -> None:
+        """End the process and wait until it is gone. Bound: stop_grace_s + kill_wait_s, then Unkillable is raised."""
+        if self._state is not WorkerState.EXITED:
+            self._is_stop_wanted = True
+            self._advance(WorkerEvent.ASKED_TO_STOP)
+            await self._child.stop(self._settings.stop_grace_s, self._settings.kill_wait_s)
+            await self.exited.wait()
+
+    def _advance(self, event: WorkerEvent) -> None:
+        before = self._state
+        self._state = next_state(before, event, tuple(self._story))
+        self._story.append(f"{before}>{event}")
+
+    def _on_message(self, message: FromWorker) -> None:
+        # The words of a worker that is being stopped are no events any more; its end is.
+        if self._state in (WorkerState.STOPPING, WorkerState.EXITED):
+            return
+
+        match message:
+            case Started() | Delta() | Finished() | Rejected() | Failed():
+                self._on_request_message(message)
+            case Progress():
+                pass
+            case Hello():
+                self._hello_timer.cancel()
+                self._advance(WorkerEvent.SAID_HELLO)
+            case Loaded():
+                self._on_loaded(message)
+            case LoadFailed(code=code, message=text):
+                logger.error("[worker %d] cannot load '%s' (%s): %s", self.number, self.model.model_id, code, text)
+                self._settle_load(ModelLoadFailed(f"model '{self.model.model_id}' cannot be loaded: {text}"))
+            case _:
+                assert_never(message)
+
+    def _on_loaded(self, loaded: Loaded) -> None:
+        self._advance(WorkerEvent.LOADED)
+        self.loaded = loaded
+        self._load_settled.set()
+        seconds = time.monotonic() - self._started_at
+        logger.info("[worker %d] loaded '%s' on %s in %.2f s", self.number, self.model.model_id, loaded.device, seconds)
+
+        if loaded.fallback_reason is not None:
+            logger.warning("[worker %d] runs on the CPU, not on CUDA: %s", self.number, loaded.fallback_reason)
+
+    def _settle_load(self, error: SupervisorError) -> None:
+        if not self._load_settled.is_set():
+            self._load_error = error
+            self._load_settled.set()
+
+    def _on_request_message(self, message: RequestMessage) -> None:
+        stream = self._stream
+
+        if stream is None or message.request_id != stream.request_id:
+            self._on_stray(message)
+            return
+
+        if isinstance(message, Finished | Rejected | Failed):
+            self._stream = None
+            self._is_tainted = isinstance(message, Failed) and message.is_fatal
+            self._advance(WorkerEvent.FINISHED_REQUEST)
+
+        stream.take(message)
+
+    def _on_stray(self, message: RequestMessage) -> None:
+        """A word about a request that has ended harms nobody; one that never was means a worker that cannot be trusted."""
+        name = type(message).__name__
+
+        if message.request_id > self._request_id:
+            self._on_fault(ProtocolError(f"a {name} for request {message.request_id}, which does not exist"))
+        else:
+            logger.warning(
+                "[worker %d] sent a %s for the ended request %d; dropped", self.number, name, message.request_id
+            )
+
+    def _on_fault(self, error: ProtocolError) -> None:
+        self.kill(WorkerDied(f"the worker broke the protocol and was ended: {error}"))
+
+    def _on_no_hello(self) -> None:
+        self.kill(WorkerUnresponsive(f"the worker did not say hello within {self._settings.hello_timeout_s:g} s"))
+
+    def _on_exit(self, status: int) -> None:
+        self._background.start(self._bury(status))
+
+    async def _bury(self, status: int) -> None:
+        """Tell the end to all who wait for something, after the last words: a Finished that is on its way counts more than a death."""
+        await self._channel.wait_disconnected(LAST_WORDS_S)
+        self._channel.drain()
+        self._channel.close()
+        self._hello_timer.cancel()
+        os.close(self._lifeline)
+        was_stopping = self._state is WorkerState.STOPPING
+        self._advance(WorkerEvent.PROCESS_EXITED)
+        error = self._stop_reason or self._describe_death(status)
+
+        if not was_stopping and self._load_error is None:
+            logger.error("[worker %d] ended by itself: %s", self.number, error)
+
+        if self.has_crashed:
+            self._on_crash()
+
+        self._settle_load(error)
+
+        if self._stream is not None:
+            self._stream.fail(error)
+            self._stream = None
+
+        self.exited.set()
+
+    def _describe_death(self, status: int) -> WorkerDied:
+        last_line = self._child.last_line
+        words = f"; its last words: {last_line}" if last_line else ""
+        return WorkerDied(f"the worker of model '{self.model.model_id}' ended with {describe_exit(status)}{words}")

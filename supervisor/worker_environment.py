@@ -1,0 +1,23 @@
+"""The environment of a worker: what an engine may need, without our secrets and without a way to the network."""
+
+import os
+from pathlib import Path
+
+import ipc
+
+# Names that a worker must not see: the key of the API, and proxies (a worker has no business on the network).
+_WITHHELD = frozenset(
+    {"PRISM_API_KEY", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "HF_TOKEN"}
+)
+
+
+def worker_environment() -> dict[str, str]:
+    """Return a fresh copy of our environment, made fit for a worker."""
+    environment = {name: value for name, value in os.environ.items() if name not in _WITHHELD}
+    # The worker runs in "/", so a checkout that is not installed must still be found; safe path keeps "/" itself off the search path.
+    places = [str(Path(ipc.__file__).parent.parent), environment.get("PYTHONPATH", "")]
+    environment["PYTHONPATH"] = os.pathsep.join(place for place in places if place)
+    environment["PYTHONSAFEPATH"] = "1"
+    environment["ORT_DISABLE_TELEMETRY"] = "1"
+    environment["HF_HUB_OFFLINE"] = "1"
+    return environment

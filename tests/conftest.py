@@ -1,0 +1,114 @@
+"""Fixtures for every test: nothing may be left behind, and the stand-in worker."""
+
+import asyncio
+import contextlib
+import gc
+import json
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from supervisor.model_host import ModelHost
+from supervisor.settings import ModelRef, SupervisorSettings
+
+STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_worker.py"))
+
+
+def _open_files() -> dict[int, str]:
+    """Return what each descriptor of ours points to, without the ones that are open only while they are listed."""
+    found = {}
+
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            found[int(name)] = os.readlink(f"/proc/self/fd/{name}")
+        except OSError:
+            continue
+
+    # A library may keep a descriptor for good once it is used (random numbers, a compiled module's data).
+    return {fd: target for fd, target in found.items() if not target.startswith(("/dev/", "/proc/", "/usr/", "/sys/"))}
+
+
+def _descendants(pid: int) -> set[int]:
+    """Return the children of a process, and theirs. Zombies count."""
+    found: set[int] = set()
+
+    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+        with contextlib.suppress(OSError):
+            for child in map(int, path.read_text().split()):
+                found |= {child} | _descendants(child)
+
+    return found
+
+
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if not thread.name.startswith(("asyncio_", "pytest_timeout"))}
+
+
+def _left_behind(processes: set[int], threads: set[threading.Thread], files: dict[int, str]) -> list[str]:
+    left = [f"process {pid}" for pid in _descendants(os.getpid()) - processes]
+    left += [f"thread {thread.name}" for thread in _threads() - threads]
+    left += [f"descriptor {fd} of {target}" for fd, target in _open_files().items() if files.get(fd) != target]
+    return left
+
+
+@pytest.fixture(autouse=True)
+def leaves_nothing_behind() -> Iterator[None]:
+    """Fail a test that leaves a process, a thread or a descriptor behind."""
+    before = _descendants(os.getpid()), _threads(), _open_files()
+    yield
+
+    if _left_behind(*before):
+        # Garbage is not left behind; it is only collected later.
+        gc.collect()
+
+    assert not (left := _left_behind(*before)), f"left behind: {left}"
+
+
+@pytest.fixture
+def make_model(tmp_path: Path) -> Callable[..., ModelRef]:
+    """Return a function that makes a stand-in model folder: `make_model("name", text=[...])`."""
+
+    def make(name: str = "stand-in", **script: object) -> ModelRef:
+        folder = tmp_path / "models" / name
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "stand_in.json").write_text(json.dumps(script))
+        # What the catalog looks for in a folder before it lists it.
+        (folder / "genai_config.json").write_text(json.dumps({"model": {"type": "llama", "context_length": 4096}}))
+        (folder / "model.onnx").write_bytes(b"\x08\x0a")
+        (folder / "tokenizer.json").write_text("{}")
+        return ModelRef(name, folder)
+
+    return make
+
+
+@pytest.fixture
+def runtime_dir(tmp_path: Path) -> Iterator[Path]:
+    """A private directory for sockets, empty again at the end."""
+    # The system's limit for socket paths is short, and pytest's own paths are long.
+    folder = Path(f"/tmp/prism-test-{os.getpid()}-{os.urandom(3).hex()}")
+    folder.mkdir(mode=0o700)
+    yield folder
+    left = list(folder.iterdir())
+    folder.rmdir() if not left else None
+    assert not left, f"sockets left behind: {left}"
+
+
+@pytest.fixture
+def settings(runtime_dir: Path) -> SupervisorSettings:
+    """Settings with the stand-in as the worker and bounds that suit a test."""
+    return SupervisorSettings(
+        runtime_dir=runtime_dir, worker_command=STAND_IN, cancel_grace_s=5.0, stop_grace_s=0.5, kill_wait_s=5.0
+    )
+
+
+@pytest.fixture
+async def host(settings: SupervisorSettings) -> AsyncIterator[ModelHost]:
+    """A host on the stand-in, closed at the end."""
+    host = ModelHost(settings)
+    yield host
+    await host.close()
+    await asyncio.sleep(0)
