@@ -1,0 +1,1 @@
+"""The wire types of the HTTP API and their checks. Pure: no I/O, no aiohttp."""

@@ -1,0 +1,189 @@
+"""One small constructor for each documented error, so that the same fault reads the same wherever it is found.
+
+Called by handlers, by middleware and by the checks of this package. Pure; statuses live in `prism.api.errors.ERROR_TABLE`.
+"""
+
+from collections.abc import Sequence
+
+from prism.api.errors import ApiError, ErrorCode, Holder, refusal
+
+
+def invalid_request(message: str, param: str | None = None) -> ApiError:
+    """A 400 without a code: JSON, shapes, numbers."""
+    return ApiError(400, message, param=param)
+
+
+def internal_error() -> ApiError:
+    """A 500 for a fault of ours. The text of the exception goes to the log, not to the client."""
+    return ApiError(500, "The server failed to answer this request; its log has the reason.")
+
+
+def ambiguous_model(name: str, candidates: Sequence[str]) -> ApiError:
+    """The name fits several models; all of them are listed."""
+    return refusal(
+        ErrorCode.AMBIGUOUS_MODEL,
+        f"The model name '{name}' fits several models: {', '.join(candidates)}. Use one of these names.",
+        param="model",
+    )
+
+
+def model_not_found(name: str) -> ApiError:
+    """No model has this name."""
+    return refusal(
+        ErrorCode.MODEL_NOT_FOUND, f"There is no model '{name}'. GET /v1/models lists the models.", param="model"
+    )
+
+
+def context_length_exceeded(prompt_tokens: int, context_length: int, param: str) -> ApiError:
+    """The prompt leaves no room for an answer. param: `messages` or `prompt`."""
+    return refusal(
+        ErrorCode.CONTEXT_LENGTH_EXCEEDED,
+        f"The prompt has {prompt_tokens} tokens and the model's context window holds {context_length}, answer included.",
+        param=param,
+    )
+
+
+def tools_not_supported(model: str) -> ApiError:
+    """The model's chat template has no place for tools."""
+    return refusal(
+        ErrorCode.TOOLS_NOT_SUPPORTED,
+        f"The chat template of the model '{model}' cannot take tools. Send the request without tools or choose another model.",
+        param="tools",
+    )
+
+
+def template_render_failed(model: str, reason: str) -> ApiError:
+    """The model's chat template raised. reason: the text of its exception."""
+    return refusal(
+        ErrorCode.TEMPLATE_RENDER_FAILED,
+        f"The chat template of the model '{model}' failed on these messages: {reason}",
+        param="messages",
+    )
+
+
+def unsupported_parameter(param: str, reason: str) -> ApiError:
+    """The field is valid and would change the answer, but cannot be honoured. reason: a whole sentence."""
+    return refusal(ErrorCode.UNSUPPORTED_PARAMETER, reason, param=param)
+
+
+def embeddings_not_supported(model: str, reason: str = "ONNX models do not produce embeddings") -> ApiError:
+    """The model makes no embeddings."""
+    return refusal(
+        ErrorCode.EMBEDDINGS_NOT_SUPPORTED,
+        f"The model '{model}' cannot be used for embeddings: {reason}. Use an Ollama embedding model such as 'ollama:nomic-embed-text'.",
+        param="model",
+    )
+
+
+def dimensions_not_supported() -> ApiError:
+    """`dimensions` was sent."""
+    return refusal(
+        ErrorCode.DIMENSIONS_NOT_SUPPORTED,
+        "'dimensions' is not supported: embeddings have the size that the model gives them.",
+        param="dimensions",
+    )
+
+
+def invalid_api_key() -> ApiError:
+    """The bearer token is missing or wrong. Which of the two is not said."""
+    return refusal(
+        ErrorCode.INVALID_API_KEY,
+        "This server asks for a key: send 'Authorization: Bearer <key>' with the right one.",
+        headers={"WWW-Authenticate": "Bearer"},
+    )
+
+
+def host_not_allowed(host: str) -> ApiError:
+    """The Host header does not name this machine although the server listens on loopback only."""
+    return refusal(
+        ErrorCode.HOST_NOT_ALLOWED,
+        f"The host '{host}' is not allowed: this server answers only to a loopback name or address.",
+    )
+
+
+def origin_not_allowed(origin: str) -> ApiError:
+    """A browser page of a foreign origin."""
+    return refusal(
+        ErrorCode.ORIGIN_NOT_ALLOWED, f"Pages of the origin '{origin}' may not use this server (see --cors-origin)."
+    )
+
+
+def not_found(path: str) -> ApiError:
+    """No such route."""
+    return refusal(ErrorCode.NOT_FOUND, f"There is nothing at '{path}'.")
+
+
+def method_not_allowed(method: str, path: str, allowed: Sequence[str]) -> ApiError:
+    """The route exists and takes other methods."""
+    methods = ", ".join(allowed)
+
+    return refusal(ErrorCode.METHOD_NOT_ALLOWED, f"'{path}' takes {methods}, not {method}.", headers={"Allow": methods})
+
+
+def request_timeout() -> ApiError:
+    """Headers or body came too slowly. The connection cannot be used again: the rest of the request may still come."""
+    return refusal(ErrorCode.REQUEST_TIMEOUT, "The request was not complete in time.", headers={"Connection": "close"})
+
+
+def body_too_large(limit_bytes: int) -> ApiError:
+    """The body is past the limit; it was not read."""
+    return refusal(ErrorCode.BODY_TOO_LARGE, f"The body is larger than {limit_bytes} bytes.")
+
+
+def unsupported_media_type(encoding: str) -> ApiError:
+    """A compressed body."""
+    return refusal(
+        ErrorCode.UNSUPPORTED_MEDIA_TYPE,
+        f"The Content-Encoding '{encoding}' is not supported: send the body uncompressed.",
+        headers={"Accept-Encoding": "identity"},
+    )
+
+
+def model_load_failed(model: str, reason: str) -> ApiError:
+    """The model cannot be loaded."""
+    return refusal(ErrorCode.MODEL_LOAD_FAILED, f"The model '{model}' could not be loaded: {reason}")
+
+
+def engine_crashed(how: str, last_words: str) -> ApiError:
+    """The worker died under this request. how: signal or exit status. last_words: the last line that it wrote, may be empty."""
+    said = f" Its last line was: {last_words}" if last_words else ""
+
+    return refusal(
+        ErrorCode.ENGINE_CRASHED, f"The engine's process died while it worked on this request ({how}).{said}"
+    )
+
+
+def engine_unresponsive(silent_s: float) -> ApiError:
+    """The worker made no progress and was killed."""
+    return refusal(
+        ErrorCode.ENGINE_UNRESPONSIVE, f"The engine made no progress for {silent_s:.0f} s and its process was killed."
+    )
+
+
+def backend_unavailable(reason: str) -> ApiError:
+    """Ollama is unreachable or failed."""
+    return refusal(ErrorCode.BACKEND_UNAVAILABLE, f"Ollama could not answer: {reason}")
+
+
+def insufficient_resources(message: str, *, holder: Holder | None = None, retry_after_s: int | None = None) -> ApiError:
+    """Memory does not suffice, or another process holds the load lock."""
+    return refusal(ErrorCode.INSUFFICIENT_RESOURCES, message, holder=holder, retry_after_s=retry_after_s)
+
+
+def server_busy(message: str) -> ApiError:
+    """The queue is full, or the request waited too long in it."""
+    return refusal(ErrorCode.SERVER_BUSY, message)
+
+
+def server_draining() -> ApiError:
+    """The server finishes its last generation and will exit."""
+    return refusal(ErrorCode.SERVER_DRAINING, "This server is draining and takes no more requests.")
+
+
+def model_unavailable(model: str, reason: str, retry_after_s: int) -> ApiError:
+    """The model crashed too often; its breaker is open for `retry_after_s` more seconds."""
+    return refusal(
+        ErrorCode.MODEL_UNAVAILABLE,
+        f"The model '{model}' is out of service after repeated crashes: {reason}",
+        retry_after_s=retry_after_s,
+    )
