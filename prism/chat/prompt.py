@@ -1,0 +1,282 @@
+"""From the messages of a chat to the prompt of a model: the public face of this package's input side.
+
+Called by the HTTP handlers in the front's event loop. Loading a template blocks for some small file reads, the first time and after the
+files changed; rendering blocks for some hundred microseconds, and for about a second at the very most (`template_budget.py`).
+"""
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from pathlib import Path
+
+from prism.chat.builtin_templates import (
+    BuiltinFamily,
+    control_tokens_of,
+    family_of_name,
+    family_of_template,
+    render_builtin,
+)
+from prism.chat.control_tokens import NoMarkLeft, TokenSet, mark_for, pieces_of, texts_in, with_marks
+from prism.chat.prompt_messages import Message, fitted_messages
+from prism.chat.prompt_reasoning import NO_EFFORT, effort_variables, end_of_thinking, opened_by_template
+from prism.chat.prompt_rendering import render_repairing
+from prism.chat.reasoning_tags import DEFAULT_PAIRS, TagPair
+from prism.chat.template import CompiledTemplate
+from prism.chat.template_budget import RenderBudget
+from prism.chat.template_errors import TemplateFailed, TemplateInvalid
+from prism.chat.template_files import (
+    DEFAULT_TEMPLATE,
+    TOOL_TEMPLATE,
+    FileStamp,
+    TemplateFiles,
+    read_template_files,
+    stamps_of,
+)
+from prism.chat.tool_family import ToolFamily
+from prism.chat.tool_support import ToolSlot, missing_tools, tool_family, tool_slot, with_message_tools
+
+# What an assistant turn may hold as tokens: templates look for these in the history, and the model wrote them itself.
+_CALL_MARKS = frozenset(
+    {"<tool_call>", "</tool_call>", "<|tool_call|>", "<|/tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>"}
+    | {
+        "<｜tool▁calls▁begin｜>",
+        "<｜tool▁call▁begin｜>",
+        "<｜tool▁sep｜>",
+        "<｜tool▁call▁end｜>",
+        "<｜tool▁calls▁end｜>",
+    }
+)
+_UNMARKED_KEYS = frozenset({"role", "type"})
+# Families whose models were trained with the BOS token before everything.
+_BOS_FAMILIES = frozenset(
+    {
+        BuiltinFamily.DEEPSEEK,
+        BuiltinFamily.LLAMA3,
+        BuiltinFamily.GEMMA,
+        BuiltinFamily.MISTRAL,
+        BuiltinFamily.MISTRAL_V02,
+    }
+)
+
+logger = logging.getLogger(__name__)
+
+
+class TemplateMode(StrEnum):
+    """Where prompts come from. AUTO and JINJA render the model's template where there is one; BUILTIN never does."""
+
+    AUTO = "auto"
+    JINJA = "jinja"
+    BUILTIN = "builtin"
+
+
+class TemplateRenderFailed(Exception):
+    """The template made no prompt that holds what the client sent. model and cause are for the client."""
+
+    def __init__(self, model: str, cause: str) -> None:
+        super().__init__(f"the chat template of {model} failed: {cause}")
+        self.model = model
+        self.cause = cause
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PromptRequest:
+    """A chat to be answered.
+
+    messages: as the client sent them, contents flattened to texts, arguments of calls decoded.
+    tools: the offered tools in OpenAI's form; None or empty when there are none.
+    reasoning_effort: None when the client did not say.
+    allow_special_tokens: texts of control tokens in the messages become control tokens.
+    """
+
+    messages: Sequence[Message]
+    tools: Sequence[Mapping[str, object]] | None = None
+    reasoning_effort: str | None = None
+    allow_special_tokens: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """A rendered prompt.
+
+    pieces: for `Generate.prompt`; none is empty, and joined they are the prompt.
+    family: how this model writes its calls of tools.
+    opened_pair: the tags of the thinking that the prompt has begun; the answer goes on inside it. None when it has not.
+    """
+
+    pieces: tuple[str, ...]
+    family: ToolFamily
+    opened_pair: TagPair | None
+
+    @property
+    def opens_reasoning(self) -> str | None:
+        """The opening tag that the prompt ends with."""
+        return None if self.opened_pair is None else self.opened_pair.opening
+
+
+class ChatTemplate:
+    """The way of one model folder from messages to prompts. Has no state but what it was made of."""
+
+    def __init__(self, model_name: str, files: TemplateFiles, mode: TemplateMode) -> None:
+        sources = {} if mode is TemplateMode.BUILTIN else files.templates
+        self._model_name = model_name
+        self._files = files
+        self._default = _compiled(model_name, sources.get(DEFAULT_TEMPLATE))
+        self._for_tools = _compiled(model_name, sources.get(TOOL_TEMPLATE)) or self._default
+        facts = self._for_tools.facts if self._for_tools is not None else None
+        self._slot = tool_slot(facts)
+        self._tool_family = tool_family(facts, files.special_tokens)
+        source = files.templates.get(DEFAULT_TEMPLATE)
+        self._builtin = (family_of_template(source) if source else None) or family_of_name(model_name)
+        tokens = files.special_tokens or control_tokens_of(self._builtin)
+        self._tokens = TokenSet(tokens)
+        self._assistant_tokens = TokenSet(tokens - _CALL_MARKS - _thinking_tokens(tokens))
+
+        if mode is TemplateMode.JINJA and self._default is None:
+            logger.warning("[%s] no usable chat template: the built-in format %s is used", model_name, self._builtin)
+
+    @staticmethod
+    def load(folder: Path, model_name: str, mode: TemplateMode) -> "ChatTemplate":
+        """Return the folder's template; the same object until a file changes."""
+        return _loaded(folder, model_name, mode, stamps_of(folder))
+
+    @property
+    def supports_tools(self) -> bool:
+        return self._slot is not ToolSlot.NOWHERE
+
+    @property
+    def source(self) -> str | None:
+        """The text of the default template; None when prompts are built in."""
+        return None if self._default is None else self._default.facts.source
+
+    def render(self, request: PromptRequest) -> Prompt:
+        """Return the prompt. Raises TemplateRenderFailed when tools were sent and cannot be told to the model."""
+        if request.tools and not self.supports_tools:
+            raise TemplateRenderFailed(self._model_name, "it takes no tools")
+
+        compiled = self._for_tools if request.tools else self._default
+        texts = list(texts_in([request.messages, request.tools or []]))
+        messages, tools, mark = self._marked(request, texts)
+
+        if compiled is not None:
+            budget = RenderBudget(input_chars=sum(map(len, texts)))
+
+            try:
+                return self._render_with(compiled, request, messages, tools, mark, budget)
+            except TemplateFailed as error:
+                if request.tools:
+                    raise TemplateRenderFailed(self._model_name, str(error)) from error
+
+                logger.warning(
+                    "[%s] template failed, built-in format %s used: %s", self._model_name, self._builtin, error
+                )
+
+        return Prompt(
+            _pieces(self._bos_of_builtin() + render_builtin(self._builtin, messages), mark), self._tool_family, None
+        )
+
+    def _render_with(
+        self,
+        compiled: CompiledTemplate,
+        request: PromptRequest,
+        messages: Sequence[Message],
+        tools: Sequence[Mapping[str, object]],
+        mark: str | None,
+        budget: RenderBudget,
+    ) -> Prompt:
+        facts = compiled.facts
+        fitted = fitted_messages(messages, facts, self._tool_family)
+
+        if tools and self._slot is ToolSlot.MESSAGE:
+            fitted = list(with_message_tools(fitted, tools))
+
+        variables = {
+            **self._files.named_tokens,
+            **effort_variables(request.reasoning_effort, facts),
+            "tools": list(tools) if tools and self._slot is ToolSlot.VARIABLE else None,
+            "documents": None,
+            "add_generation_prompt": True,
+        }
+        text = render_repairing(compiled, fitted, variables, budget)
+
+        if request.reasoning_effort == NO_EFFORT:
+            text += end_of_thinking(text, facts, self._files.special_tokens)
+
+        pieces = _pieces(text, mark)
+        self._check_tools(request, "".join(pieces))
+        return Prompt(pieces, self._tool_family, opened_by_template(text, facts))
+
+    def _check_tools(self, request: PromptRequest, prompt: str) -> None:
+        """A template may mention tools and still not tell the model about them; silence would be the worst answer."""
+        missing = missing_tools(request.tools, prompt) if request.tools else []
+
+        if missing:
+            raise TemplateRenderFailed(self._model_name, f"the prompt does not name the tools {', '.join(missing)}")
+
+    def _marked(
+        self, request: PromptRequest, texts: Sequence[str]
+    ) -> tuple[list[Message], list[Mapping[str, object]], str | None]:
+        """The messages and the tools with marks in them, and the mark; None when nothing had to be marked."""
+        messages, tools = list(request.messages), list(request.tools or [])
+
+        if request.allow_special_tokens or not any(self._tokens.cuts(text) for text in texts):
+            return messages, tools, None
+
+        try:
+            mark = mark_for([*texts, *self._files.templates.values()])
+        except NoMarkLeft:
+            raise TemplateRenderFailed(
+                self._model_name, "the texts leave no character to keep control tokens apart"
+            ) from None
+
+        return (
+            [self._marked_message(message, mark) for message in messages],
+            [self._marked_tool(tool, mark) for tool in tools],
+            mark,
+        )
+
+    def _marked_tool(self, tool: Mapping[str, object], mark: str) -> Mapping[str, object]:
+        return {key: _mark_value(key, value, self._tokens, mark) for key, value in tool.items()}
+
+    def _marked_message(self, message: Message, mark: str) -> Message:
+        is_assistant = message.get("role") == "assistant"
+
+        return {
+            key: _mark_value(
+                key, value, self._assistant_tokens if is_assistant and key != "tool_calls" else self._tokens, mark
+            )
+            for key, value in message.items()
+        }
+
+    def _bos_of_builtin(self) -> str:
+        """The worker looks at the ids and never doubles it."""
+        return self._files.named_tokens.get("bos_token", "") if self._builtin in _BOS_FAMILIES else ""
+
+
+@lru_cache(maxsize=32)
+def _loaded(folder: Path, model_name: str, mode: TemplateMode, stamps: tuple[FileStamp, ...]) -> ChatTemplate:
+    return ChatTemplate(model_name, read_template_files(folder), mode)
+
+
+def _compiled(model_name: str, source: str | None) -> CompiledTemplate | None:
+    if source is None:
+        return None
+
+    try:
+        return CompiledTemplate(source)
+    except TemplateInvalid as error:
+        logger.warning("[%s] chat template left out: %s", model_name, error)
+        return None
+
+
+def _thinking_tokens(tokens: frozenset[str]) -> frozenset[str]:
+    return frozenset(tag for pair in DEFAULT_PAIRS if pair.opening in tokens for tag in (pair.opening, pair.closing))
+
+
+def _mark_value(key: str, value: object, tokens: TokenSet, mark: str) -> object:
+    return value if key in _UNMARKED_KEYS else with_marks(value, tokens, mark)
+
+
+def _pieces(prompt: str, mark: str | None) -> tuple[str, ...]:
+    return (prompt,) if mark is None else pieces_of(prompt, mark)
