@@ -151,7 +151,11 @@ class ChatTemplate:
         return None if self._default is None else self._default.facts.source
 
     def render(self, request: PromptRequest) -> Prompt:
-        """Return the prompt. Raises TemplateRenderFailed when tools were sent and cannot be told to the model."""
+        """Return the prompt.
+
+        Raises TemplateRenderFailed when tools were sent and cannot be told to the model, or when the texts use up every private
+        character, so that control tokens in them cannot be kept apart.
+        """
         if request.tools and not self.supports_tools:
             raise TemplateRenderFailed(self._model_name, "it takes no tools")
 

@@ -21,6 +21,7 @@ _ID_LENGTH = 9
 _ID_LETTERS = string.ascii_letters + string.digits
 _FITTING_ID = re.compile(r"[A-Za-z0-9]{9}\Z")
 _WORD = re.compile(r"\w{1,40}")
+_SHOWN_CHARS = 2_000
 
 
 def fitted_messages(messages: Sequence[Message], facts: TemplateFacts, family: ToolFamily) -> list[Message]:
@@ -30,16 +31,29 @@ def fitted_messages(messages: Sequence[Message], facts: TemplateFacts, family: T
 
 def loses_results(messages: Sequence[Message], prompt: str) -> bool:
     """Whether a tool's result is nowhere in the prompt: templates that do not know the role drop it without a word."""
-    for message in messages:
-        content = message.get("content")
+    return any(message.get("role") == "tool" and not _shows(prompt, message) for message in messages)
 
-        if message.get("role") == "tool" and isinstance(content, str):
-            words: list[str] = _WORD.findall(content)
 
-            if words and max(words, key=len) not in prompt:
-                return True
+def loses_question(messages: Sequence[Message], prompt: str) -> bool:
+    """Whether the last thing that the user said is nowhere in the prompt: some templates take contents as lists of parts only."""
+    last = next((message for message in reversed(messages) if message.get("role") == "user"), None)
+    return last is not None and not _shows(prompt, last)
 
-    return False
+
+def _shows(prompt: str, message: Message) -> bool:
+    """By one word of the text: templates trim it, and may write it with JSON's escapes."""
+    content = message.get("content")
+    words: list[str] = _WORD.findall(content[:_SHOWN_CHARS]) if isinstance(content, str) else []
+    return not words or max(words, key=len) in prompt
+
+
+def content_as_parts(messages: Sequence[Message]) -> list[Message]:
+    return [
+        {**message, "content": [{"type": "text", "text": content}]}
+        if isinstance(content := message.get("content"), str)
+        else message
+        for message in messages
+    ]
 
 
 def null_content_as_empty(messages: Sequence[Message]) -> list[Message]:

@@ -3,42 +3,66 @@
 Called by `prompt.py`; blocks for the rendering. All tries of one prompt share one budget.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
-from prism.chat.prompt_messages import DATA_REPAIRS, STRUCTURE_REPAIRS, Message, Repair, loses_results, results_as_user
+from prism.chat.prompt_messages import (
+    DATA_REPAIRS,
+    STRUCTURE_REPAIRS,
+    Message,
+    Repair,
+    content_as_parts,
+    loses_question,
+    loses_results,
+    results_as_user,
+)
 from prism.chat.template import CompiledTemplate
 from prism.chat.template_budget import RenderBudget
 from prism.chat.template_errors import FailureKind, TemplateFailed
+
+# What a template can lose without a word, and the form in which it may not.
+_LOSSES: tuple[tuple[Callable[[Sequence[Message], str], bool], Repair], ...] = (
+    (loses_results, results_as_user),
+    (loses_question, content_as_parts),
+)
 
 
 def render_repairing(
     compiled: CompiledTemplate, messages: list[Message], variables: Mapping[str, object], budget: RenderBudget
 ) -> str:
-    """Render, with one repair of the messages after another while the template refuses them. Raises the first failure."""
+    """Render; repair what the template refuses, then what it loses. Raises TemplateFailed with the first cause."""
+    text = _accepted(compiled, messages, variables, budget)
+
+    for loses, repair in _LOSSES:
+        if not loses(messages, text):
+            continue
+
+        try:
+            other = _accepted(compiled, repair(messages), variables, budget)
+        except TemplateFailed:
+            continue
+
+        text = text if loses(messages, other) else other
+
+    return text
+
+
+def _accepted(
+    compiled: CompiledTemplate, messages: list[Message], variables: Mapping[str, object], budget: RenderBudget
+) -> str:
+    """Render, with one repair of the messages after another while the template refuses them."""
     data, structure = list(DATA_REPAIRS), list(STRUCTURE_REPAIRS)
     first: TemplateFailed | None = None
 
     while True:
         try:
-            text = compiled.render({**variables, "messages": messages}, budget)
+            return compiled.render({**variables, "messages": messages}, budget)
         except TemplateFailed as error:
             first = first or error
-
-            if error.kind is FailureKind.LIMIT:
-                raise
-
-            repaired = _repaired(
-                messages, *((structure, data) if error.kind is FailureKind.RAISED else (data, structure))
-            )
-        else:
-            if results_as_user not in structure or not loses_results(messages, text):
-                return text
-
-            structure.remove(results_as_user)
-            repaired = results_as_user(messages)
+            in_order = (structure, data) if error.kind is FailureKind.RAISED else (data, structure)
+            repaired = None if error.kind is FailureKind.LIMIT else _repaired(messages, *in_order)
 
         if repaired is None:
-            raise first or TemplateFailed(FailureKind.BROKE, "no repair is left")
+            raise first
 
         messages = repaired
 

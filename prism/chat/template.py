@@ -27,6 +27,7 @@ from prism.chat import template_operations as operations
 from prism.chat.template_budget import RenderBudget, RenderLimitExceeded
 from prism.chat.template_errors import FailureKind, TemplateFailed, TemplateInvalid
 from prism.chat.template_facts import TemplateFacts
+from prism.chat.template_text_methods import call_text_method
 
 MAX_SOURCE_CHARS = 64 << 10  # three times the longest that is known; compiling as much takes about a second
 
@@ -41,6 +42,7 @@ _PLAIN = "of jinja: "
 _HIDDEN_ARGUMENTS = frozenset({"_loop_vars", "_block_vars"})
 _COMPARING_TESTS = frozenset(
     {"==", "!=", "<", "<=", ">", ">=", "eq", "equalto", "ne", "lt", "lessthan", "le", "gt", "greaterthan", "ge", "in"}
+    | {"lower", "upper"}
 )
 
 
@@ -127,7 +129,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         self.globals = {
             "range": self.globals["range"],  # at most 100,000 numbers
             "dict": dict,
-            "namespace": Namespace,
+            "namespace": _Namespace,
             "raise_exception": _raise_exception,
             "strftime_now": lambda text: operations.now_as(self.budget, str(text)),
         }
@@ -155,7 +157,7 @@ class _Environment(ImmutableSandboxedEnvironment):
         given = {name: value for name, value in kwargs.items() if name not in _HIDDEN_ARGUMENTS}
 
         if isinstance(owner, str):
-            return operations.call_text_method(self.budget, obj, owner, args, given)
+            return call_text_method(self.budget, obj, owner, args, given)
 
         if owner is not None and not isinstance(owner, list | tuple | dict | LoopContext):
             raise operations.OperationRefused(f"a method of {type(owner).__name__}")
@@ -177,6 +179,11 @@ class _Environment(ImmutableSandboxedEnvironment):
             return _BoundedFormatter(self).vformat(owner, args, named)
 
         return format_text
+
+
+class _Namespace(Namespace):
+    def __repr__(self) -> str:
+        return "<Namespace>"  # what it holds may be written out only where it is weighed
 
 
 class _BoundedFormatter(SandboxedFormatter):

@@ -6,7 +6,7 @@ not counted here is not bounded. Nothing blocks.
 """
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import ItemsView, Iterable, Iterator, KeysView, Mapping, ValuesView
 
 MAX_TEXT_CHARS = 8 << 20  # longest text of a template's own making; what the client sent comes on top
 MAX_CPU_S = 0.5
@@ -79,7 +79,7 @@ class RenderBudget:
                 chars += len(current)
             elif isinstance(current, Mapping):
                 rest.extend((part, depth + 1) for item in current.items() for part in item)
-            elif isinstance(current, list | tuple | set | frozenset):
+            elif isinstance(current, list | tuple | KeysView | ValuesView | ItemsView):
                 rest.extend((part, depth + 1) for part in current)
 
             if nodes + len(rest) > _MAX_NODES:
@@ -94,7 +94,7 @@ class RenderBudget:
             self.grow(len(value))
             return value
 
-        if isinstance(value, list | tuple | Mapping | set | frozenset):
+        if isinstance(value, Mapping | list | tuple | KeysView | ValuesView | ItemsView):
             self.grow(self.weigh(value))
 
         return str(value)

@@ -8,6 +8,7 @@ from typing import Any, Protocol, TypeAlias
 
 from prism.chat import template_operations as operations
 from prism.chat.template_budget import RenderBudget
+from prism.chat.template_text_methods import check_strip_chars
 
 # Values inside a template are of any type, as Jinja's own signatures say.
 Value: TypeAlias = Any
@@ -25,20 +26,8 @@ class FilterScope(Protocol):
 
 FilterFunction: TypeAlias = Callable[..., Value]
 
-_WALKING = (
-    "count",
-    "first",
-    "items",
-    "last",
-    "length",
-    "list",
-    "map",
-    "reject",
-    "rejectattr",
-    "reverse",
-    "select",
-    "selectattr",
-)
+_GLANCING = ("count", "first", "last", "length")
+_WALKING = ("items", "list", "map", "reject", "rejectattr", "reverse", "select", "selectattr")
 _COMPARING = ("batch", "dictsort", "groupby", "max", "min", "slice", "sort", "unique")
 _VALUES = ("abs", "attr", "d", "default", "float", "int")
 _TEXTS = ("capitalize", "lower", "title", "trim", "truncate", "upper", "wordcount")
@@ -47,6 +36,7 @@ _TEXTS = ("capitalize", "lower", "title", "trim", "truncate", "upper", "wordcoun
 def filter_functions() -> dict[str, FilterFunction]:
     """All filters by name."""
     return {
+        **{name: _glancing(name) for name in _GLANCING},
         **{name: _walking(name) for name in _WALKING},
         **{name: _comparing(name) for name in _COMPARING},
         **{name: _of_value(name) for name in _VALUES},
@@ -94,6 +84,13 @@ def glance(scope: FilterScope, value: Value) -> Value:
     return value
 
 
+def _glancing(name: str) -> FilterFunction:
+    def run(scope: FilterScope, value: Value) -> Value:
+        return scope.plain(name, value if isinstance(value, str) else _counted(scope, value), (), {})
+
+    return run
+
+
 def _walking(name: str) -> FilterFunction:
     def run(scope: FilterScope, value: Value, *args: Value, **kwargs: Value) -> Value:
         _weigh_arguments(scope, args, kwargs)
@@ -119,7 +116,12 @@ def _comparing(name: str) -> FilterFunction:
 
 def _of_value(name: str) -> FilterFunction:
     def run(scope: FilterScope, value: Value, *args: Value, **kwargs: Value) -> Value:
-        scope.budget.step(1 + operations.length_of(value) // 4_096)
+        _weigh_arguments(scope, args, kwargs)
+        glance(scope, value)
+
+        if name == "int" and isinstance(value, str):
+            operations.check_digits(value)
+
         return scope.plain(name, value, args, kwargs)
 
     return run
@@ -130,9 +132,14 @@ def _of_text(name: str) -> FilterFunction:
         _weigh_arguments(scope, args, kwargs)
 
         if name == "trim":
-            operations.check_strip_chars(*args, *kwargs.values())
+            check_strip_chars(*args, *kwargs.values())
 
-        return scope.plain(name, scope.budget.text(value), args, kwargs)
+        text = scope.budget.text(value)
+
+        if name in ("title", "wordcount"):
+            scope.budget.grow(8 * len(text))  # they list the words
+
+        return scope.plain(name, text, args, kwargs)
 
     return run
 

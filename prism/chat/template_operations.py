@@ -1,15 +1,15 @@
-"""Operators, filters and text methods of chat templates, each counted against the budget before it grows anything.
+"""Operators and filters of chat templates, each counted against the budget before it grows anything.
 
 Called by `template.py` and `template_filters.py` only. Every function takes the budget of the rendering first and raises
-RenderLimitExceeded where the plain operation would make a text without bound. What is refused altogether (methods of numbers and bytes,
-`translate`, ...) is used by no known template.
+RenderLimitExceeded where the plain operation would make a text without bound.
 """
 
 import json
 import operator
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence, Sized
+from collections.abc import Callable, Iterable, Mapping, Sized
 from datetime import datetime
+from typing import Any
 
 from prism.chat.template_budget import RenderBudget, RenderLimitExceeded
 
@@ -17,32 +17,12 @@ _MAX_NUMBER_BITS = 4_096
 _MAX_WIDTH = 10_000
 _MAX_PRECISION = 64
 _MAX_INDENT = 64
-_MAX_BACKWARD_SEARCH = 10_000_000
-_MAX_STRIP_CHARS = 256
+_MAX_DATE_CHARS = 256
 _LONG_NUMBER = re.compile(r"\d{5,}")
-_MOD_FIELD = re.compile(r"%(?:\([^)]*\))?[^a-zA-Z%]*[a-zA-Z%]")
+# Behind the sign of a field, or behind the name that it has in parentheses. Linear: each run ends where the next could begin.
+_WIDTH = re.compile(r"[%)][^a-zA-Z%)]*\d")
+_LONG_WIDTH = re.compile(r"[%)][^a-zA-Z%)]*\d{5}")
 _PADDED_DATE_FIELD = re.compile(r"%[-_0^#]*\d")
-
-_WIDENING_METHODS = frozenset({"center", "ljust", "rjust", "zfill"})
-_BACKWARD_METHODS = frozenset({"rfind", "rindex", "rpartition", "rsplit"})
-_STRIPPING_METHODS = frozenset({"lstrip", "rstrip", "strip"})
-_PLAIN_METHODS = frozenset(
-    {
-        "capitalize",
-        "casefold",
-        "count",
-        "endswith",
-        "find",
-        "index",
-        "lower",
-        "partition",
-        "removeprefix",
-        "removesuffix",
-    }
-    | {"split", "splitlines", "startswith", "swapcase", "title", "upper"}
-    | {"isalnum", "isalpha", "isascii", "isdecimal", "isdigit", "isidentifier", "islower", "isnumeric", "isprintable"}
-    | {"isspace", "istitle", "isupper"}
-)
 
 
 class OperationRefused(Exception):
@@ -54,6 +34,8 @@ def add(budget: RenderBudget, left: object, right: object) -> object:
         budget.grow(len(left) + len(right))
     elif isinstance(left, list | tuple) and isinstance(right, list | tuple):
         budget.grow(8 * (len(left) + len(right)))
+    else:
+        _check_bits(max(_bits(left), _bits(right)))
 
     return operator.add(left, right)
 
@@ -78,24 +60,38 @@ def power(budget: RenderBudget, left: object, right: object) -> object:
 
 def modulo(budget: RenderBudget, left: object, right: object) -> object:
     if not isinstance(left, str):
-        return operator.mod(left, right)
+        return _plain(operator.mod)(budget, left, right)
 
-    _check_widths(left, *(right if isinstance(right, tuple) else (right,)))
-    fields = _MOD_FIELD.findall(left)
+    values = right if isinstance(right, tuple) else (right,)
 
-    if any("*" in field for field in fields):
-        raise OperationRefused("a width of '*' in a format")
+    # A width is written in the pattern or, for a star, given as a value.
+    if _LONG_WIDTH.search(left) or ("*" in left and any(_bits(value) > _MAX_WIDTH.bit_length() for value in values)):
+        raise RenderLimitExceeded(f"a format width past {_MAX_WIDTH}")
 
+    _check_bits(max(map(_bits, values), default=0))
+    has_width = "*" in left or _WIDTH.search(left) is not None
     # Each field may write the whole right side again.
-    budget.grow(len(left) + len(fields) * (_MAX_WIDTH if _has_width(fields) else budget.weigh(right)))
+    budget.grow(len(left) + left.count("%") * (budget.weigh(right) + (2 * _MAX_WIDTH if has_width else 0)))
     return operator.mod(left, right)
+
+
+def _plain(operation: Callable[[Any, Any], object]) -> Callable[[RenderBudget, object, object], object]:
+    def run(budget: RenderBudget, left: object, right: object) -> object:
+        budget.step()
+        _check_bits(max(_bits(left), _bits(right)))
+        return operation(left, right)
+
+    return run
 
 
 OPERATORS: Mapping[str, Callable[[RenderBudget, object, object], object]] = {
     "+": add,
+    "-": _plain(operator.sub),
     "*": multiply,
-    "**": power,
+    "/": _plain(operator.truediv),
+    "//": _plain(operator.floordiv),
     "%": modulo,
+    "**": power,
 }
 
 
@@ -173,11 +169,10 @@ def total(budget: RenderBudget, values: Iterable[object], start: object = 0) -> 
 def to_json(
     budget: RenderBudget,
     value: object,
-    *,
-    ensure_ascii: bool = False,
+    ensure_ascii: bool = False,  # noqa: FBT001, FBT002 (the signature that templates were written for)
     indent: int | str | None = None,
     separators: tuple[str, str] | None = None,
-    sort_keys: bool = False,
+    sort_keys: bool = False,  # noqa: FBT001, FBT002
 ) -> str:
     """JSON as models were trained on it: no HTML escapes, letters of all scripts as they are."""
     margin = indent if isinstance(indent, int) else len(indent or "")
@@ -193,47 +188,17 @@ def to_json(
 
 def now_as(budget: RenderBudget, format_text: str) -> str:
     """The global `strftime_now`. The C library pads a date field to any width that is asked for."""
-    if len(format_text) > _MAX_STRIP_CHARS or _PADDED_DATE_FIELD.search(format_text):
+    if len(format_text) > _MAX_DATE_CHARS or _PADDED_DATE_FIELD.search(format_text):
         raise OperationRefused("a date format with widths, or a very long one")
 
     budget.step()
     return datetime.now().strftime(format_text)  # local time, as the models' own tools give it
 
 
-def call_text_method(
-    budget: RenderBudget,
-    method: Callable[..., object],
-    owner: str,
-    args: Sequence[object],
-    kwargs: Mapping[str, object],
-) -> object:
-    """Call a method that a template took from a text."""
-    name = getattr(method, "__name__", "")
-    budget.grow(len(owner))
-
-    if name == "join" and len(args) == 1 and isinstance(args[0], Iterable):
-        return _strict_join(budget, owner, args[0])
-
-    if name == "replace" and len(args) >= 2 and isinstance(args[0], str) and isinstance(args[1], str):
-        budget.grow(len(owner) + owner.count(args[0]) * len(args[1]))
-    elif name in _WIDENING_METHODS:
-        budget.grow(max([0, *(number for number in (*args, *kwargs.values()) if isinstance(number, int))]))
-    elif name == "expandtabs":
-        widths = [number for number in (*args, *kwargs.values()) if isinstance(number, int)]
-        budget.grow(len(owner) + owner.count("\t") * max([8, *widths]))
-    elif name in _BACKWARD_METHODS:
-        _check_search(owner, args, kwargs)
-    elif name in _STRIPPING_METHODS:
-        check_strip_chars(*args)
-    elif name not in _PLAIN_METHODS:
-        raise OperationRefused(f"the method {name!r} of a text")
-
-    return method(*args, **kwargs)
-
-
-def check_strip_chars(*chars: object) -> None:
-    if any(isinstance(text, str) and len(text) > _MAX_STRIP_CHARS for text in chars):
-        raise RenderLimitExceeded("that many characters to strip")
+def check_digits(text: str) -> None:
+    """A number in a base such as 16 has no limit of its own."""
+    if len(text) > _MAX_NUMBER_BITS // 4:
+        raise RenderLimitExceeded(f"a number of {len(text)} digits")
 
 
 def check_format_spec(spec: str) -> None:
@@ -250,38 +215,6 @@ def check_count(number: object) -> None:
 
 def length_of(value: object) -> int:
     return len(value) if isinstance(value, Sized) else 0
-
-
-def _strict_join(budget: RenderBudget, between: str, values: Iterable[object]) -> str:
-    texts: list[str] = []
-
-    for value in budget.metered(values):
-        if not isinstance(value, str):
-            raise TypeError(f"join takes texts, not {type(value).__name__}")
-
-        budget.grow(len(value) + len(between))
-        texts.append(value)
-
-    return between.join(texts)
-
-
-def _check_search(owner: str, args: Sequence[object], kwargs: Mapping[str, object]) -> None:
-    needle = args[0] if args else kwargs.get("sep")
-
-    if isinstance(needle, str) and len(needle) > 1 and len(needle) * len(owner) > _MAX_BACKWARD_SEARCH:
-        raise RenderLimitExceeded("a search backwards through a text of that length")
-
-
-def _has_width(fields: Iterable[str]) -> bool:
-    return any(re.search(r"\d", field) for field in fields)
-
-
-def _check_widths(pattern: str, *values: object) -> None:
-    if _LONG_NUMBER.search(pattern):
-        raise RenderLimitExceeded(f"a format width past {_MAX_WIDTH}")
-
-    for value in values:
-        _check_bits(_bits(value))
 
 
 def _bits(value: object) -> int:

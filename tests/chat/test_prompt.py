@@ -359,3 +359,21 @@ def test_null_and_missing_content_are_empty_texts(made: Made) -> None:
 
     for source, _ in ALL.values():
         assert "None" not in rendered(made(source), messages)
+
+
+def test_template_that_takes_parts_only_gets_parts(made: Made) -> None:
+    source = (
+        "{% for m in messages %}{{ m.role }}:"
+        "{% for part in m.content %}{% if part.type == 'text' %}{{ part.text }}{% endif %}{% endfor %};{% endfor %}"
+    )
+
+    assert rendered(made(source), [{"role": "system", "content": "S"}, USER]) == "system:S;user:How is Paris?;"
+
+
+def test_result_of_a_tool_reaches_a_template_that_knows_no_tools(made: Made) -> None:
+    source = (
+        "{% for m in messages %}{% if m.role == 'user' %}U{{ m.content }}"
+        "{% elif m.role == 'assistant' %}A{{ m.content }}{% endif %}{% endfor %}"
+    )
+
+    assert "Tool result:\nrain, 12 °C" in rendered(made(source), TOOL_TURNS)

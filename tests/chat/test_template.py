@@ -19,6 +19,7 @@ def render(source: str, **variables: object) -> str:
         ("{{ {'a': '<b> & é \"'} | tojson }}", '{"a": "<b> & é \\""}'),
         ("{{ {'b': 1, 'a': [true, none]} | tojson(indent=2) }}", '{\n  "b": 1,\n  "a": [\n    true,\n    null\n  ]\n}'),
         ("{{ {'b': 1, 'a': 2} | tojson(sort_keys=true, separators=(',', ':')) }}", '{"a":2,"b":1}'),
+        ("{{ 'é' | tojson(true) }}", '"\\u00e9"'),
         ("{{ 'é' | tojson(ensure_ascii=true) }}", '"\\u00e9"'),
         (
             "{% for x in [1, 2, 3, 4] %}{% if x == 2 %}{% continue %}{% elif x == 4 %}{% break %}{% endif %}{{ x }}{% endfor %}",

@@ -85,6 +85,21 @@ ATTACKS = [
     "{% set ns = namespace(n=3) %}{% for i in range(100) %}{% set ns.n = ns.n * ns.n %}{% endfor %}{{ ns.n }}",
     "{{ '%1000000000d' % 1 }}",
     "{{ '%*d' % (1000000000, 1) }}",
+    "{{ '%-------------------*d' % (1000000000, 1) }}",
+    "{{ '%(k)1000000000d' % {'k': 1} }}",
+    "{{ ('%(' * 1000000) % 1 }}",
+    "{{ '{:{}}'.format('x', 1000000000) }}",
+    "{{ ('{:>9999}' * 100000).format(*range(100000)) }}",
+    "{% set n = ('f' * 4000000)|int(base=16) %}{% for i in range(9999) %}{{ n // 3 }}{% endfor %}",
+    "{% set n = 0x"
+    + "f" * 30_000
+    + " %}{% for i in range(9999) %}"
+    + "{% set y = n // (n // 7) %}" * 900
+    + "{% endfor %}",
+    "{{ ('a ' * 4000000)|title }}",
+    "{{ ('a ' * 4000000)|wordcount }}",
+    "{{ ('a ' * 4000000).split()|length }}",
+    "{{ ('a\\r' * 4000000).splitlines()|length }}",
     "{{ '%1000000000s'|format('x') }}",
     "{{ '{:>1000000000}'.format('x') }}",
     "{{ '{:>{}}'.format('x', 1000000000) }}",
@@ -110,6 +125,13 @@ ATTACKS = [
     DOUBLED + "{{ '%s' % ns.a }}",
     DOUBLED + "{{ '{}'.format(ns.a) }}",
     DOUBLED + "{{ raise_exception(ns.a) }}",
+    DOUBLED + "{{ {'k': ns.a}.values() }}",
+    DOUBLED + "{{ [{'k': ns.a}.items()]|string }}",
+    DOUBLED + "{{ ns.a is lower }}",
+    DOUBLED + "{{ 'x'|attr(ns.a) }}",
+    DOUBLED + "{{ [].index(ns.a) }}",
+    DOUBLED + "{{ namespace(x=ns.a) }}",
+    DOUBLED + "{{ {'k': ns.a}.items() == {'k': [ns.a]}.items() }}",
     DOUBLED
     + "{% set nt = namespace(a=[1]) %}{% for i in range(60) %}{% set nt.a = [nt.a, nt.a] %}{% endfor %}{{ ns.a == nt.a }}",
     DOUBLED.replace("[ns.a, ns.a]", "(ns.a, ns.a)").replace("[1]", "(1, 1)") + "{{ {ns.a: 1} }}",
@@ -215,6 +237,19 @@ def test_message_as_large_as_a_body_may_be_is_rendered() -> None:
     )
 
     assert prompt == f"<|user|>{content.strip()}<|end|>"
+
+
+def test_namespace_tells_nothing_of_what_it_holds() -> None:
+    source = DOUBLED + "{{ ns }}{{ [ns]|string }}{{ '%s' % ns }}{{ '{}'.format(ns) }}"
+
+    assert CompiledTemplate(source).render({}, RenderBudget()) == "<Namespace>[<Namespace>]<Namespace><Namespace>"
+
+
+def test_length_and_ends_of_a_large_text_cost_little() -> None:
+    content = "word " * 2_000_000
+    source = "{% for i in range(1000) %}{{ content|length if content.endswith('x') else content|first }}{% endfor %}"
+
+    assert CompiledTemplate(source).render({"content": content}, RenderBudget(input_chars=len(content))) == "w" * 1_000
 
 
 def test_thousands_of_messages_are_rendered() -> None:
