@@ -1,0 +1,1 @@
+"""OpenAI-compatible HTTP on aiohttp: routes, error envelope, event streams."""

@@ -1,0 +1,210 @@
+"""POST /v1/chat/completions for ONNX models.
+
+All that can be refused is refused before the first byte of the answer, streams included: the order of the calls in
+`chat_completions` and `_prepared` is the order of checks that docs/api.md promises.
+"""
+
+import logging
+import secrets
+import time
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+
+from ipc.messages import Sampling
+from prism.api.chat_request import (
+    ChatRequest,
+    check_chat_numbers,
+    decode_chat_request,
+    effective_reasoning_effort,
+    offered_tool_dicts,
+)
+from prism.api.generation_fields import wants_stream, wants_usage_chunk
+from prism.api.generation_numbers import max_new_tokens, sampling_of, stop_strings
+from prism.api.normalise import normalise_messages
+from prism.api.refusals import tools_not_supported, unsupported_parameter
+from prism.api.responses import AnsweredFunction, AnsweredToolCall, AnswerMessage, ChatChoice, ChatCompletion
+from prism.chat.answer import AnswerPipeline, FinishedAnswer, ToolReading
+from prism.chat.prompt import ChatTemplate, Prompt, PromptRequest, TemplateMode
+from prism.chat.reasoning import ReasoningSplitter
+from prism.http.body import read_body
+from prism.http.chunks import ChatEvents
+from prism.http.error_table import to_api_error
+from prism.http.generation import Generation, Outcome
+from prism.http.onnx_model import resolve_onnx_model
+from prism.http.services import SERVICES, Services
+from prism.http.sse import EventStream, open_event_stream
+from supervisor.settings import ModelRef
+
+logger = logging.getLogger(__name__)
+
+DROPPED_PARTS_HEADER = "X-Prism-Dropped-Parts"
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A request that may wait for its turn: everything that does not need the engine is done."""
+
+    chat: ChatRequest
+    model: ModelRef
+    prompt: Prompt
+    tools: list[dict[str, object]]
+    max_tokens: int
+    sampling: Sampling
+    headers: dict[str, str]
+
+
+async def chat_completions(request: web.Request) -> web.StreamResponse:
+    """Handle one request. Cancelled by aiohttp when the client leaves: the turn then ends, and with it the work."""
+    services = request.app[SERVICES]
+    chat = decode_chat_request(await read_body(request))
+    prepared = await _prepare(services, chat)
+
+    async with services.host.turn(prepared.model) as turn:
+        services.machine.note_loaded(turn.loaded.device)
+        stream = turn.generate(prepared.prompt.pieces, prepared.max_tokens, prepared.sampling)
+        generation = Generation(stream, _pipeline(prepared), turn.loaded.device)
+        await generation.wait_started()
+
+        if wants_stream(chat):
+            return await _streamed(request, prepared, generation, services.settings.sse_ping_s)
+
+        return await _whole(prepared, generation)
+
+
+async def _prepare(services: Services, chat: ChatRequest) -> _Prepared:
+    entry = await resolve_onnx_model(services, chat.model)
+    template = ChatTemplate.load(entry.path, entry.id, TemplateMode(services.settings.template_mode))
+    tools = offered_tool_dicts(chat)
+
+    if tools and not template.supports_tools:
+        raise tools_not_supported(entry.id)
+
+    check_chat_numbers(chat, is_onnx=True)
+    _check_response_format(chat)
+    messages, dropped_parts = normalise_messages(chat)
+
+    if dropped_parts:
+        logger.info("[%s] dropped %d content parts that are not text", entry.id, dropped_parts)
+
+    prompt_request = PromptRequest(
+        messages=messages,
+        tools=tools,
+        reasoning_effort=effective_reasoning_effort(chat),
+        allow_special_tokens=services.settings.allows_special_tokens,
+    )
+    return _Prepared(
+        chat=chat,
+        model=ModelRef(entry.id, entry.path),
+        prompt=template.render(prompt_request),
+        tools=tools,
+        max_tokens=max_new_tokens(chat),
+        sampling=sampling_of(chat),
+        headers={DROPPED_PARTS_HEADER: str(dropped_parts)} if dropped_parts else {},
+    )
+
+
+def _check_response_format(chat: ChatRequest) -> None:
+    """Free text is all that the engine is asked for yet; an answer that only may be JSON would mislead whoever parses it."""
+    if chat.response_format is not None and chat.response_format.type != "text":
+        raise unsupported_parameter(
+            "response_format",
+            f'\'response_format\' of type {chat.response_format.type} is not supported yet: leave it out or send {{"type": "text"}}.',
+        )
+
+
+def _pipeline(prepared: _Prepared) -> AnswerPipeline:
+    reading = ToolReading(_schemas(prepared.tools), prepared.prompt.family) if prepared.tools else None
+    return AnswerPipeline(
+        stops=stop_strings(prepared.chat),
+        splitter=ReasoningSplitter(opened_by_prompt=prepared.prompt.opened_pair),
+        tool_reading=reading,
+    )
+
+
+def _schemas(tools: list[dict[str, object]]) -> dict[str, dict[str, object] | None]:
+    """Return the parameters' schema of each offered tool by the tool's name."""
+    schemas: dict[str, dict[str, object] | None] = {}
+
+    for tool in tools:
+        function = tool["function"]
+        assert isinstance(function, dict)
+        parameters = function.get("parameters")
+        schemas[function["name"]] = parameters if isinstance(parameters, dict) else None
+
+    return schemas
+
+
+async def _whole(prepared: _Prepared, generation: Generation) -> web.Response:
+    while generation.outcome is None:
+        await generation.next_pieces()
+
+    outcome = generation.outcome
+    completion = ChatCompletion(
+        id=_new_id(),
+        created=int(time.time()),
+        model=prepared.chat.model,
+        choices=[ChatChoice(message=_message(outcome.answer), finish_reason=outcome.finish_reason)],
+        usage=outcome.usage,
+        telemetry=outcome.telemetry,
+    )
+    body = msgspec.json.encode(completion)
+    return web.Response(body=body, content_type="application/json", headers=prepared.headers)
+
+
+def _message(answer: FinishedAnswer) -> AnswerMessage:
+    calls = [AnsweredToolCall(id=c.id, function=AnsweredFunction(c.name, c.arguments)) for c in answer.calls]
+    return AnswerMessage(
+        content=answer.content,
+        reasoning_content=answer.reasoning or msgspec.UNSET,
+        tool_calls=calls or msgspec.UNSET,
+    )
+
+
+async def _streamed(
+    request: web.Request, prepared: _Prepared, generation: Generation, ping_s: float
+) -> web.StreamResponse:
+    events = ChatEvents(
+        completion_id=_new_id(),
+        created=int(time.time()),
+        model=prepared.chat.model,
+        is_usage_wanted=wants_usage_chunk(prepared.chat),
+    )
+
+    async with open_event_stream(request, prepared.headers, ping_s) as (response, stream):
+        await stream.write(events.role())
+
+        try:
+            await _stream_pieces(generation, events, stream)
+        except ConnectionError:
+            raise
+        except Exception as error:
+            await stream.write_error(to_api_error(error))
+        else:
+            assert generation.outcome is not None
+            await stream.write(_last_events(prepared, generation.outcome, events))
+
+    return response
+
+
+async def _stream_pieces(generation: Generation, events: ChatEvents, stream: EventStream) -> None:
+    while generation.outcome is None:
+        pieces = await generation.next_pieces()
+
+        if pieces:
+            await stream.write(b"".join([events.piece(piece) for piece in pieces]))
+
+
+def _last_events(prepared: _Prepared, outcome: Outcome, events: ChatEvents) -> bytes:
+    last = [events.tool_calls(outcome.answer.calls)] if outcome.answer.calls else []
+    last.append(events.finish(outcome.finish_reason))
+
+    if wants_usage_chunk(prepared.chat):
+        last.append(events.usage(outcome.usage, outcome.telemetry))
+
+    return b"".join(last)
+
+
+def _new_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"

@@ -1,0 +1,124 @@
+"""One generation on its way to the client: the worker's messages in, pieces of the answer and its figures out.
+
+Shared by all endpoints that generate, streamed or not, so that both ways see the same pieces.
+"""
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ipc.messages import Delta, Finished, FinishReason, Started
+from prism.api.responses import CompletionTokensDetails, PromptTokensDetails, Telemetry, Usage
+from prism.chat.answer import AnswerPipeline, FinishedAnswer
+from prism.chat.answer_pieces import AnswerPiece
+from prism.chat.finish_reason import OpenAiFinishReason, openai_finish_reason
+from supervisor.request_stream import Answer, RequestStream
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a generation ended."""
+
+    answer: FinishedAnswer
+    finish_reason: OpenAiFinishReason
+    usage: Usage
+    telemetry: Telemetry
+
+
+class Generation:
+    """Reads a stream of the worker through a pipeline.
+
+    device: where the model runs, for the telemetry.
+    """
+
+    def __init__(self, stream: RequestStream, pipeline: AnswerPipeline, device: str) -> None:
+        self._stream = stream
+        self._pipeline = pipeline
+        self._device = device
+        self._prompt_tokens = 0
+        self._completion_tokens = 0
+        self._begun_at = time.monotonic()
+        self._first_at: float | None = None
+        self._last_at = 0.0
+        self.outcome: Outcome | None = None
+
+    async def wait_started(self) -> None:
+        """Wait until the prompt is known to fit. Raises the SupervisorError that ends the request instead."""
+        message = await self._stream.receive()
+        assert isinstance(message, Started)
+        self._prompt_tokens = message.prompt_tokens
+
+    async def next_pieces(self) -> Sequence[AnswerPiece]:
+        """Wait for text and return all that is there; empty when only the end has come. Never called after the end.
+
+        Several tokens that are ready come together, so that they share one write.
+        """
+        pieces: list[AnswerPiece] = []
+        message: Answer | None = await self._stream.receive()
+
+        while message is not None:
+            self._take(message, pieces)
+
+            if self.outcome is not None:
+                break
+
+            message = self._stream.receive_ready()
+
+        return pieces
+
+    def _take(self, message: Answer, pieces: list[AnswerPiece]) -> None:
+        match message:
+            case Delta():
+                self._last_at = time.monotonic()
+                self._first_at = self._first_at or self._last_at
+                self._completion_tokens = message.completion_tokens
+                pieces.extend(self._pipeline.feed(message.text, message.completion_tokens))
+
+                if self._pipeline.is_stopped:
+                    # The end of the worker is not waited for: it would only tell that it stopped because we say so.
+                    self._finish(FinishReason.STOP, pieces, self._usage(0), self._own_telemetry())
+            case Finished():
+                self._completion_tokens = message.completion_tokens
+                telemetry = self._telemetry(message.ttft_sec, message.decode_tok_per_sec)
+                self._finish(message.reason, pieces, self._usage(message.cached_tokens), telemetry)
+            case Started():
+                self._prompt_tokens = message.prompt_tokens
+
+    def _finish(self, reason: FinishReason, pieces: list[AnswerPiece], usage: Usage, telemetry: Telemetry) -> None:
+        answer = self._pipeline.finish()
+        pieces.extend(answer.pieces)
+        finish_reason = openai_finish_reason(
+            reason, is_stopped=answer.is_stopped, has_calls=bool(answer.calls), is_call_cut=answer.is_call_cut
+        )
+        details = CompletionTokensDetails(answer.reasoning_tokens)
+        self.outcome = Outcome(answer, finish_reason, _with_details(usage, details), telemetry)
+
+    def _usage(self, cached_tokens: int) -> Usage:
+        return Usage(
+            prompt_tokens=self._prompt_tokens,
+            completion_tokens=self._completion_tokens,
+            total_tokens=self._prompt_tokens + self._completion_tokens,
+            prompt_tokens_details=PromptTokensDetails(cached_tokens),
+        )
+
+    def _own_telemetry(self) -> Telemetry:
+        """Times as seen from here, for an answer that we ended."""
+        first_at = self._first_at or self._last_at
+        seconds = self._last_at - first_at
+        rate = (self._completion_tokens - 1) / seconds if seconds > 0 else 0.0
+        return self._telemetry(first_at - self._begun_at, rate)
+
+    def _telemetry(self, ttft_sec: float, decode_tok_per_sec: float) -> Telemetry:
+        return Telemetry(
+            ttft_sec=round(ttft_sec, 4), decode_tok_per_sec=round(decode_tok_per_sec, 1), device=self._device
+        )
+
+
+def _with_details(usage: Usage, details: CompletionTokensDetails) -> Usage:
+    return Usage(
+        prompt_tokens=usage.prompt_tokens,
+        completion_tokens=usage.completion_tokens,
+        total_tokens=usage.total_tokens,
+        prompt_tokens_details=usage.prompt_tokens_details,
+        completion_tokens_details=details,
+    )

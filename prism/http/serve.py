@@ -1,0 +1,201 @@
+"""The life of the server: open everything, listen, serve until a drain or a signal, close everything. `prism serve` calls `run_server`.
+
+Exit statuses: 0 after a drain, SIGTERM or Ctrl+C; 75 when the port is taken; 78 when the address or a folder cannot be used.
+"""
+
+import asyncio
+import contextlib
+import errno
+import logging
+import os
+import signal
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from aiohttp import web
+
+from ipc.messages import DeviceChoice
+from prism.async_catalog import AsyncCatalog
+from prism.catalog import Catalog, CatalogError
+from prism.exit_codes import ExitCode
+from prism.http.access import AccessRules, is_loopback
+from prism.http.app import make_runner
+from prism.http.machine import Machine
+from prism.http.services import Services
+from prism.model_entry import ModelEntry
+from prism.settings import ServeSettings
+from supervisor.errors import SupervisorError
+from supervisor.model_host import ModelHost
+from supervisor.settings import ModelRef, SupervisorSettings
+
+logger = logging.getLogger(__name__)
+
+BACKLOG = 1024
+
+
+class CannotListen(Exception):
+    """The address cannot be used. exit_code tells whether trying again may help."""
+
+    def __init__(self, message: str, exit_code: ExitCode) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+
+def run_server(settings: ServeSettings, worker_command: tuple[str, ...] | None = None) -> int:
+    """Serve until told to stop; return the process's exit status. Prints the address once it listens.
+
+    worker_command: another program than our worker; for those who bring their own engine, such as tests.
+    """
+    try:
+        asyncio.run(_serve(settings, worker_command))
+    except CannotListen as error:
+        sys.stderr.write(f"prism: {error}\n")
+        return error.exit_code
+
+    return ExitCode.OK
+
+
+async def _serve(settings: ServeSettings, worker_command: tuple[str, ...] | None) -> None:
+    async with open_services(settings, worker_command) as services:
+        runner = make_runner(services)
+        await runner.setup()
+
+        try:
+            with _signals(services):
+                address = await _listen(runner, settings)
+                _announce(address, await services.catalog.models(), settings)
+                services.preload = asyncio.create_task(_preload(services))
+                await services.exit.wait()
+                await asyncio.gather(services.preload, return_exceptions=True)
+        finally:
+            await runner.cleanup()
+
+
+@contextlib.asynccontextmanager
+async def open_services(
+    settings: ServeSettings, worker_command: tuple[str, ...] | None = None
+) -> AsyncIterator[Services]:
+    """Make all parts of a server and end them, workers included, when the block ends."""
+    with _runtime_dir(settings.runtime_dir) as runtime_dir:
+        services = Services(
+            settings=settings,
+            host=ModelHost(_supervisor_settings(settings, runtime_dir, worker_command)),
+            catalog=AsyncCatalog(Catalog(settings.model_dirs, prefers_cuda=settings.device is not DeviceChoice.CPU)),
+            machine=Machine(settings.device),
+            access=AccessRules(settings.host, settings.api_keys, settings.cors_origins),
+        )
+        services.machine.start()
+
+        try:
+            yield services
+        finally:
+            await services.host.close()
+            await services.machine.close()
+
+
+def _supervisor_settings(
+    settings: ServeSettings, runtime_dir: Path, worker_command: tuple[str, ...] | None
+) -> SupervisorSettings:
+    own = SupervisorSettings(
+        runtime_dir=runtime_dir,
+        device=settings.device,
+        max_queue=settings.max_queue,
+        queue_timeout_s=settings.queue_timeout_s,
+        prefill_chunk=settings.prefill_chunk,
+        threads=settings.threads,
+        has_loop_guard=settings.has_loop_guard,
+    )
+    return own if worker_command is None else replace(own, worker_command=worker_command)
+
+
+@contextlib.contextmanager
+def _runtime_dir(parent: Path | None) -> Iterator[Path]:
+    """Make the private folder of this server's sockets; in /tmp when the one that was named cannot be written."""
+    place = parent if parent is not None and os.access(parent, os.W_OK) else None
+
+    with tempfile.TemporaryDirectory(prefix=f"prism-{os.getpid()}-", dir=place) as folder:
+        yield Path(folder)
+
+
+async def _listen(runner: web.AppRunner, settings: ServeSettings) -> str:
+    """Listen, and return the base URL. Raises CannotListen."""
+    site = web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG, reuse_address=True)
+    place = f"{settings.host}:{settings.port}"
+
+    try:
+        await site.start()
+    except OSError as error:
+        if error.errno == errno.EADDRINUSE:
+            raise CannotListen(
+                f"{place} is in use by another process; choose another --port", ExitCode.TEMPORARY
+            ) from error
+
+        raise CannotListen(f"cannot listen on {place}: {error.strerror or error}", ExitCode.CONFIGURATION) from error
+
+    # Port 0 lets the system choose; what it chose is in the socket.
+    port = runner.addresses[0][1]
+    host = f"[{settings.host}]" if ":" in settings.host else settings.host
+    return f"http://{host}:{port}/v1"
+
+
+def _announce(address: str, models: Sequence[ModelEntry], settings: ServeSettings) -> None:
+    """Tell the operator where the server is, and a line to try. Programs wait for the first line."""
+    if not is_loopback(settings.host.lower()) and not settings.api_keys:
+        logger.warning(
+            "listening on %s WITHOUT A KEY: everybody who reaches this address can use and drain this server; set --api-key",
+            settings.host,
+        )
+
+    sys.stdout.write("\n".join((f"Prism is listening on {address}", *_hints(address, models, settings))) + "\n")
+    sys.stdout.flush()
+
+
+def _hints(address: str, models: Sequence[ModelEntry], settings: ServeSettings) -> Iterator[str]:
+    if models:
+        key = " -H 'Authorization: Bearer YOUR_KEY'" if settings.api_keys else ""
+        name = settings.preload_model or models[0].id
+        body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
+        yield f"Try:  curl -s {address}/chat/completions{key} -d '{body}'"
+    else:
+        yield "No model is installed yet; `prism pull smollm2-135m` brings a small one."
+
+    yield "Ctrl+C ends it."
+
+
+async def _preload(services: Services) -> None:
+    name = services.settings.preload_model
+
+    if name is None:
+        return
+
+    try:
+        entry = await services.catalog.resolve(name)
+        loaded = await services.host.preload(ModelRef(entry.id, entry.path))
+        services.machine.note_loaded(loaded.device)
+    except (CatalogError, SupervisorError) as error:
+        # The server stays: the model may appear later, and a request for it gets the reason.
+        logger.error("--model %s is not loaded: %s", name, error)
+
+
+@contextlib.contextmanager
+def _signals(services: Services) -> Iterator[None]:
+    """SIGTERM and Ctrl+C finish what runs and exit; a second one cuts it short."""
+    loop = asyncio.get_running_loop()
+    seen: list[signal.Signals] = []
+
+    def stop(number: signal.Signals) -> None:
+        seen.append(number)
+        logger.info("%s: %s", number.name, "finishing what runs" if len(seen) == 1 else "ending at once")
+        services.begin_drain(None if len(seen) == 1 else 0.0)
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop, number)
+
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)

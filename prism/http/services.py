@@ -1,0 +1,68 @@
+"""What the handlers share: made once by `prism.http.serve` (and by tests), found in the application under `SERVICES`."""
+
+import asyncio
+import logging
+import time
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from prism.async_catalog import AsyncCatalog
+from prism.http.access import AccessRules
+from prism.http.machine import Machine
+from prism.settings import ServeSettings
+from supervisor.model_host import ModelHost
+
+logger = logging.getLogger(__name__)
+
+# From the answer of a drain to the end of the process.
+EXIT_DELAY_S = 0.25
+
+
+@dataclass(kw_only=True)
+class Services:
+    """The parts of a running server.
+
+    access: who may talk to it, decided from the address it really listens on.
+    exit: ends the server's main loop; set once, by a drain or a signal.
+    preload: loads the model of `--model`; ended by a drain.
+    """
+
+    settings: ServeSettings
+    host: ModelHost
+    catalog: AsyncCatalog
+    machine: Machine
+    access: AccessRules
+    exit: asyncio.Event = field(default_factory=asyncio.Event)
+    started_at: float = field(default_factory=time.monotonic)
+    preload: asyncio.Task[None] | None = None
+    _drain: asyncio.Task[str | None] | None = None
+
+    def begin_drain(self, timeout_s: float | None = None) -> None:
+        """As `drain`, for one who does not wait: a signal."""
+        self.drain(timeout_s).add_done_callback(_log_failure)
+
+    def drain(self, timeout_s: float | None = None) -> "asyncio.Task[str | None]":
+        """Begin to finish and exit, or bound the drain that has begun. The process ends EXIT_DELAY_S after the task is done.
+
+        It ends also when the one who asked has left before.
+        """
+        # A load that was begun for nobody is not worth waiting for.
+        if self.preload is not None:
+            self.preload.cancel()
+
+        task = self.host.drain(timeout_s)
+
+        if self._drain is None:
+            self._drain = task
+            task.add_done_callback(lambda _: asyncio.get_running_loop().call_later(EXIT_DELAY_S, self.exit.set))
+
+        return task
+
+
+def _log_failure(task: "asyncio.Task[str | None]") -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        logger.error("the drain failed: %s", error)
+
+
+SERVICES: web.AppKey[Services] = web.AppKey("services", Services)
