@@ -1,0 +1,1 @@
+"""Speed and cost, each claim measured against its own baseline in one run, since machines are noisy. `make bench` runs them all."""

@@ -1,0 +1,40 @@
+"""`python -m benchmarks [speed] [life]`: measure, and print one JSON line for each claim. Exit status 1 when an aim is missed."""
+
+import argparse
+import platform
+import sys
+from pathlib import Path
+
+from benchmarks.life import measure_life
+from benchmarks.server import DEMO_MODEL
+from benchmarks.speed import measure_speed
+from prism.catalog import Catalog
+from prism.settings import load_model_paths
+
+_GROUPS = {"speed": measure_speed, "life": measure_life}
+
+
+def main() -> int:
+    """Run the groups that were named, or all."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and cost.")
+    parser.add_argument("groups", nargs="*", choices=[[], *_GROUPS], metavar="speed|life")
+    groups = parser.parse_args().groups or list(_GROUPS)
+    models = _models_dir()
+    print(f"# {platform.processor() or platform.machine()}, Python {platform.python_version()}, model {DEMO_MODEL}")
+    is_met = True
+
+    for group in groups:
+        for result in _GROUPS[group](models):
+            print(result.line(), flush=True)
+            is_met = is_met and result.is_met
+
+    return 0 if is_met else 1
+
+
+def _models_dir() -> Path:
+    """Return the folder that holds the demo model."""
+    return Catalog(load_model_paths().model_dirs).resolve(DEMO_MODEL).path.parent
+
+
+if __name__ == "__main__":
+    sys.exit(main())
