@@ -1,0 +1,255 @@
+"""The one file that knows ONNX Runtime GenAI: load a model, encode, feed, step.
+
+Called by `worker.py` to load and by `generation.py` for each request. Everything here blocks for as long as the native call does and
+holds the GIL meanwhile. Every exception of the library leaves as a LoadFault or an EngineFault.
+"""
+
+import json
+import logging
+from collections.abc import Sequence
+
+from gpu_worker.detokenizer import Detokenizer, TableDetokenizer, WindowDetokenizer
+from gpu_worker.engine_port import EngineFacts
+from gpu_worker.errors import EngineFault, LoadFault
+from gpu_worker.fault_text import cause_of, engine_fault, load_fault, one_line
+from gpu_worker.genai_api import GenAi, NativeConfig, NativeGenerator, NativeModel, NativeTokenizer
+from gpu_worker.model_folder import ModelFolder
+from gpu_worker.prompt import PromptEncoder, PromptRules
+from gpu_worker.sampling import SearchOptions
+from ipc.messages import Device, DeviceChoice, FailCode, LoadFailCode
+
+logger = logging.getLogger(__name__)
+
+
+def import_library() -> GenAi:
+    """Import the engine, which takes a good part of a second. Raises LoadFault(ENGINE_MISSING)."""
+    try:
+        import onnxruntime_genai
+    except (ImportError, OSError) as error:
+        # OSError: a shared library of it is missing or was built for another machine.
+        raise LoadFault(
+            LoadFailCode.ENGINE_MISSING, one_line(f"onnxruntime-genai cannot be imported: {cause_of(error)}")
+        ) from error
+
+    # Untyped; `genai_api.py` says what of it we rely on.
+    library: GenAi = onnxruntime_genai
+    return library
+
+
+def load_engine(
+    library: GenAi, folder: ModelFolder, choice: DeviceChoice, no_cuda_reason: str | None, threads: int | None
+) -> "GenAiEngine":
+    """Load the model where `choice` wants it.
+
+    no_cuda_reason: why CUDA is known not to work; AUTO does not try it then. CUDA is tried all the same: the engine's word counts.
+    Raises LoadFault.
+    """
+    loader = _Loader(library, folder, threads)
+
+    match choice:
+        case DeviceChoice.CPU:
+            return loader.load(Device.CPU, None)
+        case DeviceChoice.CUDA:
+            return _load_on_cuda(loader, no_cuda_reason)
+        case DeviceChoice.AUTO if no_cuda_reason is not None:
+            return loader.load(Device.CPU, no_cuda_reason)
+        case DeviceChoice.AUTO:
+            return _load_anywhere(loader)
+
+
+def _load_on_cuda(loader: "_Loader", no_cuda_reason: str | None) -> "GenAiEngine":
+    try:
+        return loader.load(Device.CUDA, None)
+    except LoadFault as fault:
+        if no_cuda_reason is None or fault.code is not LoadFailCode.DEVICE_UNAVAILABLE:
+            raise
+
+        raise LoadFault(fault.code, one_line(f"{fault} ({no_cuda_reason})")) from fault
+
+
+def _load_anywhere(loader: "_Loader") -> "GenAiEngine":
+    try:
+        return loader.load(Device.CUDA, None)
+    except LoadFault as fault:
+        reason = str(fault)
+
+    logger.warning("falling back to the CPU: %s", reason)
+    return loader.load(Device.CPU, reason)
+
+
+class _Loader:
+    """One model folder on its way into memory."""
+
+    def __init__(self, library: GenAi, folder: ModelFolder, threads: int | None) -> None:
+        self._library = library
+        self._folder = folder
+        self._threads = threads
+
+    def load(self, device: Device, fallback_reason: str | None) -> "GenAiEngine":
+        try:
+            model = self._library.Model(self._config(device))
+            tokenizer = self._library.Tokenizer(model)
+
+            if device is Device.CUDA:
+                self._prove(model)
+
+            return GenAiEngine(self._library, model, tokenizer, self._folder, fallback_reason)
+        except LoadFault:
+            raise
+        except (
+            Exception
+        ) as error:  # the library raises RuntimeError for everything, and bindings raise TypeError and MemoryError
+            raise load_fault(error, str(self._folder.path)) from error
+
+    def _config(self, device: Device) -> NativeConfig:
+        config = self._library.Config(str(self._folder.path))
+        # What the file says about devices is where the model was exported for; where it runs is the operator's word.
+        config.clear_providers()
+
+        if device is Device.CUDA:
+            config.append_provider("cuda")
+
+        # A config without end tokens would make the engine stop at token 0, which is text in most vocabularies.
+        overlay: dict[str, object] = {"eos_token_id": sorted(self._folder.eos_ids)}
+
+        if self._threads is not None:
+            overlay["decoder"] = {"session_options": {"intra_op_num_threads": self._threads}}
+
+        config.overlay(json.dumps({"model": overlay}))
+        return config
+
+    def _prove(self, model: NativeModel) -> None:
+        """Make one token. CUDA's libraries are opened one by one when first used; a load that says it worked must have worked."""
+        if model.device_type.upper() != "CUDA":
+            raise LoadFault(
+                LoadFailCode.DEVICE_UNAVAILABLE, f"CUDA cannot be used: the engine chose {model.device_type}"
+            )
+
+        params = self._library.GeneratorParams(model)
+        params.set_search_options(max_length=2, do_sample=False)
+        generator = self._library.Generator(model, params)
+        generator.append_tokens([min(self._folder.eos_ids)])
+        generator.generate_next_token()
+
+
+class GenAiEngine:
+    """A loaded model. See `Engine` in `engine_port.py`."""
+
+    def __init__(
+        self,
+        library: GenAi,
+        model: NativeModel,
+        tokenizer: NativeTokenizer,
+        folder: ModelFolder,
+        fallback_reason: str | None,
+    ) -> None:
+        self._library = library
+        self._model = model
+        self._tokenizer = tokenizer
+        self._vocabulary = folder.vocabulary
+        self._shown = folder.shown
+        self._added_ids = folder.added_ids
+        rules = PromptRules(folder.bos_id, folder.eos_ids, folder.added_ids, folder.wants_bos)
+        self._prompts = PromptEncoder(self._encode, rules)
+        self.facts = EngineFacts(
+            device=Device.CUDA if model.device_type.upper() == "CUDA" else Device.CPU,
+            fallback_reason=fallback_reason,
+            engine_version=str(library.__version__),
+            context_length=folder.config.context_length,
+            vocabulary_size=folder.config.vocabulary_size,
+            top_k=folder.config.top_k,
+            eos_ids=folder.eos_ids,
+        )
+
+    def encode(self, pieces: Sequence[str]) -> list[int]:
+        return self._prompts.encode(pieces)
+
+    def _encode(self, text: str) -> list[int]:
+        try:
+            ids: list[int] = self._tokenizer.encode(text).tolist()
+        except (TypeError, ValueError):
+            # A text without a UTF-8 form: the request's fault, which `PromptEncoder` names.
+            raise
+        except Exception as error:  # everything else the library raises is RuntimeError or MemoryError
+            raise engine_fault(error) from error
+
+        return ids
+
+    def detokenizer(self, prompt_ids: Sequence[int]) -> Detokenizer:
+        if self._vocabulary is None:
+            return WindowDetokenizer(self._decode, self._shown)
+
+        # After a token that is no text (a turn's header) the answer is a text of its own; after text it goes on with that text, and its
+        # first space is a real one.
+        is_own_text = not prompt_ids or prompt_ids[-1] in self._added_ids
+        return TableDetokenizer(self._vocabulary, drops_leading_spaces=is_own_text)
+
+    def _decode(self, tokens: Sequence[int]) -> str:
+        try:
+            return str(self._tokenizer.decode(list(tokens)))
+        except Exception as error:  # the library raises RuntimeError for everything
+            raise engine_fault(error) from error
+
+    def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> "GenAiSequence":
+        return GenAiSequence(self._library, self._model, options)
+
+
+class GenAiSequence:
+    """One generator. See `TokenSequence` in `engine_port.py`."""
+
+    cached_tokens = 0
+
+    def __init__(self, library: GenAi, model: NativeModel, options: SearchOptions) -> None:
+        try:
+            params = library.GeneratorParams(model)
+            params.set_search_options(**_native_options(options))
+            # Memory for max_length tokens is taken here.
+            self._generator: NativeGenerator | None = library.Generator(model, params)
+        except Exception as error:  # the library raises RuntimeError for everything
+            raise engine_fault(error) from error
+
+    def feed(self, tokens: Sequence[int]) -> None:
+        try:
+            self._open_generator().append_tokens(list(tokens))
+        except EngineFault:
+            raise
+        except Exception as error:  # the library raises RuntimeError for everything
+            raise engine_fault(error) from error
+
+    def step(self) -> int:
+        generator = self._open_generator()
+
+        try:
+            generator.generate_next_token()
+            return int(generator.get_next_tokens()[0])
+        except Exception as error:  # the library raises RuntimeError for everything
+            raise engine_fault(error) from error
+
+    def _open_generator(self) -> NativeGenerator:
+        if self._generator is None:
+            raise EngineFault(FailCode.ENGINE_ERROR, "the sequence is closed", is_fatal=False)
+
+        return self._generator
+
+    def close(self) -> None:
+        # The generator holds the cache of the whole sequence; dropping the last reference frees it.
+        self._generator = None
+
+
+def _native_options(options: SearchOptions) -> dict[str, float]:
+    native: dict[str, float] = {
+        "max_length": options.max_length,
+        "do_sample": options.do_sample,
+        "temperature": options.temperature,
+        "top_p": options.top_p,
+        "top_k": options.top_k,
+        "random_seed": options.seed,
+        # A config may ask for beams, whose tokens change after the fact and cannot be streamed.
+        "num_beams": 1,
+        "num_return_sequences": 1,
+    }
+
+    if options.repetition_penalty is not None:
+        native["repetition_penalty"] = options.repetition_penalty
+
+    return native

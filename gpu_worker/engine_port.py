@@ -1,0 +1,60 @@
+"""What the rest of the worker asks of an engine. `engine.py` answers with ONNX Runtime GenAI; tests answer with a script of tokens."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+from gpu_worker.detokenizer import Detokenizer
+from gpu_worker.sampling import SearchOptions
+from ipc.messages import Device
+
+
+@dataclass(frozen=True, slots=True)
+class EngineFacts:
+    """What is true of a loaded model for life.
+
+    fallback_reason: why it is on the CPU although CUDA would have been preferred.
+    context_length: None when the model's files do not say.
+    top_k: the model's own; None when its files do not say.
+    """
+
+    device: Device
+    fallback_reason: str | None
+    engine_version: str
+    context_length: int | None
+    vocabulary_size: int | None
+    top_k: int | None
+    eos_ids: frozenset[int]
+
+
+class TokenSequence(Protocol):
+    """One prompt and the answer that grows after it. Every method may raise EngineFault."""
+
+    @property
+    def cached_tokens(self) -> int:
+        """How many tokens of the prompt the engine knew already; they need not be fed."""
+
+    def feed(self, tokens: Sequence[int]) -> None:
+        """Take a slice of the prompt. Blocks for a forward pass, holding the GIL."""
+
+    def step(self) -> int:
+        """Return the next token. Blocks for a forward pass, holding the GIL."""
+
+    def close(self) -> None:
+        """Give the memory of this sequence back. Safe to call twice."""
+
+
+class Engine(Protocol):
+    """A loaded model."""
+
+    @property
+    def facts(self) -> EngineFacts: ...
+
+    def encode(self, pieces: Sequence[str]) -> list[int]:
+        """Return the ids of a prompt. Raises RequestFault for a prompt that cannot be encoded."""
+
+    def detokenizer(self, prompt_ids: Sequence[int]) -> Detokenizer:
+        """Return what turns the answer to this prompt into text."""
+
+    def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> TokenSequence:
+        """Begin a sequence; nothing is fed yet. Raises EngineFault."""
