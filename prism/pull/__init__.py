@@ -1,0 +1,1 @@
+"""Brings models to this machine: download, conversion, an atomic rename into the models folder."""
