@@ -1,7 +1,6 @@
 """A package index in a folder: pip finds a small wheel there that holds a tiny model, as the real wheel holds the real one."""
 
 import hashlib
-import os
 import zipfile
 from dataclasses import replace
 from pathlib import Path
@@ -11,9 +10,6 @@ import pytest
 from prism.pull.demo_model import DemoSource
 from prism.pull.pip_download import PinnedWheel
 from tests.export.tiny_gguf import write_tiny_gguf
-
-# The engine reads this when it is imported, which the test modules do after this file; else it keeps a database open in the home folder.
-os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 MEMBER = "tiny_demo/tiny.gguf"
 

@@ -122,10 +122,12 @@ async def _read(server: Server, body: dict[str, Any]) -> None:
 
 
 @pytest.mark.demo
-async def test_the_demo_model_knows_the_capital_of_france(start_server: Start, models: Path, demo_model: Path) -> None:
-    (models / demo_model.name).symlink_to(demo_model)
+async def test_the_demo_model_knows_the_capital_of_france(
+    start_server: Start, models: Path, demo_model_dir: Path
+) -> None:
+    (models / demo_model_dir.name).symlink_to(demo_model_dir)
     server = await start_server(None)
-    answer = await server.chat(demo_model.name, content="What is the capital of France?")
+    answer = await server.chat(demo_model_dir.name, content="What is the capital of France?")
 
     assert "Paris" in answer["choices"][0]["message"]["content"]
     assert answer["choices"][0]["finish_reason"] == "stop"
@@ -136,12 +138,12 @@ async def test_the_demo_model_knows_the_capital_of_france(start_server: Start, m
 
 @pytest.mark.demo
 async def test_a_client_that_leaves_a_long_prefill_frees_the_engine(
-    start_server: Start, models: Path, demo_model: Path
+    start_server: Start, models: Path, demo_model_dir: Path
 ) -> None:
-    (models / demo_model.name).symlink_to(demo_model)
+    (models / demo_model_dir.name).symlink_to(demo_model_dir)
     server = await start_server(None)
-    await server.chat(demo_model.name, content="Hi", max_tokens=1)
-    long = {"model": demo_model.name, "messages": [{"role": "user", "content": "The river runs on. " * 290}]}
+    await server.chat(demo_model_dir.name, content="Hi", max_tokens=1)
+    long = {"model": demo_model_dir.name, "messages": [{"role": "user", "content": "The river runs on. " * 290}]}
     await _leave_after(server, 0.5, long)
     host = server.services.host
     begun_at = time.monotonic()
@@ -153,7 +155,7 @@ async def test_a_client_that_leaves_a_long_prefill_frees_the_engine(
     # A slice of the prompt and a bit; a whole prefill takes several seconds. The bound is wide, for a machine under load.
     assert time.monotonic() - begun_at < 5
     assert host.status().generation == 1
-    assert (await server.chat(demo_model.name, content="Hi", max_tokens=1))["usage"]["completion_tokens"] == 1
+    assert (await server.chat(demo_model_dir.name, content="Hi", max_tokens=1))["usage"]["completion_tokens"] == 1
 
 
 async def test_a_broken_model_is_told_in_one_line_and_others_are_served(start_server: Start, models: Path) -> None:
