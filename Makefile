@@ -71,12 +71,14 @@ $(TEST_VENV)/installed: pyproject.toml $(FORCE_TEST_VENV) | test-system
 	@$(TEST_VENV)/bin/python $(PIP_INSTALL) --quiet --editable '.[dev,cpu,demo]'
 	@touch $@
 
-# A machine on which nobody can be asked (as root, a fresh image) gets what it lacks.
+# A machine on which nobody can be asked (as root, a fresh image) gets what it lacks: Python, and systemd-analyze for the unit's tests.
 test-system:
-	@if test -n "$(PYTHON)" && $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then exit 0; fi; \
-	if test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
+	@missing=; \
+	if ! test -n "$(PYTHON)" || ! $(PYTHON) -c 'import ensurepip, venv' 2>/dev/null; then missing="python3 python3-venv"; fi; \
+	if ! command -v systemd-analyze >/dev/null; then missing="$$missing systemd"; fi; \
+	if test -n "$$missing" && test "$$(id -u)" = 0 && command -v apt-get >/dev/null; then \
 	    export DEBIAN_FRONTEND=noninteractive; \
-	    apt-get update -qq && apt-get install -y -qq --no-install-recommends python3 python3-venv; \
+	    apt-get update -qq && apt-get install -y -qq --no-install-recommends $$missing </dev/null; \
 	fi
 
 bench: model ## Measure speed and cost, each against its baseline in the same run

@@ -56,6 +56,8 @@ class ServeSettings:
     """Everything that `prism serve` needs to know. Times are in seconds, memory in MiB.
 
     runtime_dir: where the service manager or the login session keeps sockets; None where neither names a folder.
+    notify_socket: where systemd listens, a path or `@name`; None when it does not.
+    watchdog_s: systemd ends a server that is silent for so long; None when it does not watch this process.
     port: 0 lets the system choose.
     preload_model: a model's name as clients write it, to be loaded before the first request; None for no such model.
     api_keys: any one of them opens the server; empty when it is open to all who reach it.
@@ -69,6 +71,8 @@ class ServeSettings:
     state_dir: Path
     model_dirs: tuple[Path, ...]
     runtime_dir: Path | None = None
+    notify_socket: str | None = None
+    watchdog_s: float | None = None
     host: str = "127.0.0.1"
     port: int = DEFAULT_PORT
     device: DeviceChoice = DeviceChoice.AUTO
@@ -138,6 +142,8 @@ def _http_settings(paths: ModelPaths, source: SettingSource, flags: ServeFlags) 
     return replace(
         base,
         runtime_dir=_runtime_dir(source),
+        notify_socket=_notify_socket(source),
+        watchdog_s=_watchdog_s(source),
         host=value("PRISM_HOST", read.host, base.host, "--host", flags.host),
         port=value("PRISM_PORT", read.port_number, base.port, "--port", flags.port),
         api_keys=_api_keys(source, flags),
@@ -204,6 +210,24 @@ def _runtime_dir(source: SettingSource) -> Path | None:
             return Path(folder)
 
     return None
+
+
+def _notify_socket(source: SettingSource) -> str | None:
+    name, label = source.variable("NOTIFY_SOCKET")
+
+    if name and (name[0] not in "/@" or len(name) == 1):
+        source.complain(label, "must be the path of a socket, or @ and a name")
+        return None
+
+    return name or None
+
+
+def _watchdog_s(source: SettingSource) -> float | None:
+    microseconds = source.value("WATCHDOG_USEC", read.whole_number(1), None)
+    watched_pid = source.value("WATCHDOG_PID", read.whole_number(1), None)
+    # What another service handed down to its children is not meant for us.
+    is_watched = watched_pid is None or watched_pid == os.getpid()
+    return microseconds / 1e6 if microseconds is not None and is_watched else None
 
 
 def _absolute(text: str, home: Path) -> Path:

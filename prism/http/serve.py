@@ -27,7 +27,9 @@ from prism.http.machine import Machine
 from prism.http.services import Services
 from prism.model_entry import ModelEntry
 from prism.settings import ServeSettings
+from prism.systemd_notify import Notifier
 from supervisor.errors import SupervisorError
+from supervisor.host_status import HostStatus
 from supervisor.model_host import ModelHost
 from supervisor.settings import ModelRef, SupervisorSettings
 
@@ -59,13 +61,17 @@ def run_server(settings: ServeSettings, worker_command: tuple[str, ...] | None =
 
 
 async def _serve(settings: ServeSettings, worker_command: tuple[str, ...] | None) -> None:
-    async with open_services(settings, worker_command) as services:
+    async with (
+        Notifier(settings.notify_socket, settings.watchdog_s) as systemd,
+        open_services(settings, worker_command) as services,
+    ):
         runner = make_runner(services)
         await runner.setup()
 
         try:
             with _signals(services):
                 address = await _listen(runner, settings)
+                systemd.start(lambda: _status_line(services.host.status()), services.draining)
                 _announce(address, await services.catalog.models(), settings)
                 services.preload = asyncio.create_task(_preload(services))
                 await services.exit.wait()
@@ -163,6 +169,12 @@ def _hints(address: str, models: Sequence[ModelEntry], settings: ServeSettings) 
         yield "No model is installed yet; `prism pull smollm2-135m` brings a small one."
 
     yield "Ctrl+C ends it."
+
+
+def _status_line(status: HostStatus) -> str:
+    model = f" {status.model_id} on {status.loaded.device}" if status.loaded is not None else ""
+    waiting = f", {status.waiting} waiting" if status.waiting else ""
+    return f"{status.state}{model}{waiting}"
 
 
 async def _preload(services: Services) -> None:

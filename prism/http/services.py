@@ -24,7 +24,8 @@ class Services:
     """The parts of a running server.
 
     access: who may talk to it, decided from the address it really listens on.
-    exit: ends the server's main loop; set once, by a drain or a signal.
+    draining: set when a drain or a signal begins to end the server.
+    exit: ends the server's main loop; set once, when the drain is done.
     preload: loads the model of `--model`; ended by a drain.
     """
 
@@ -33,6 +34,7 @@ class Services:
     catalog: AsyncCatalog
     machine: Machine
     access: AccessRules
+    draining: asyncio.Event = field(default_factory=asyncio.Event)
     exit: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)
     preload: asyncio.Task[None] | None = None
@@ -51,6 +53,7 @@ class Services:
         if self.preload is not None:
             self.preload.cancel()
 
+        self.draining.set()
         task = self.host.drain(timeout_s)
 
         if self._drain is None:
