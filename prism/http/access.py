@@ -14,7 +14,8 @@ LOCALHOST = "localhost"
 _LARGEST_PORT = 65_535
 # Written out, since parsers of URLs forgive too much: one takes `[::1]evil.com` for ::1, and skips a tab inside a name.
 _AUTHORITY = re.compile(
-    r"(?:\[(?P<ipv6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?)(?::(?P<port>[0-9]{0,5}))?", re.IGNORECASE
+    r"(?:\[(?P<ipv6>[0-9a-f.]*:[0-9a-f:.]*)\]|(?P<name>[a-z0-9_-]+(?:\.[a-z0-9_-]+)*)\.?)(?::(?P<port>[0-9]{0,5}))?",
+    re.IGNORECASE,
 )
 
 

@@ -12,6 +12,7 @@ from prism.api.responses import CompletionTokensDetails, PromptTokensDetails, Te
 from prism.chat.answer import AnswerPipeline, FinishedAnswer
 from prism.chat.answer_pieces import AnswerPiece
 from prism.chat.finish_reason import OpenAiFinishReason, openai_finish_reason
+from supervisor.errors import SupervisorError
 from supervisor.request_stream import Answer, RequestStream
 
 
@@ -40,6 +41,7 @@ class Generation:
         self._begun_at = time.monotonic()
         self._first_at: float | None = None
         self._last_at = 0.0
+        self._fault: SupervisorError | None = None
         self.outcome: Outcome | None = None
 
     async def wait_started(self) -> None:
@@ -51,8 +53,12 @@ class Generation:
     async def next_pieces(self) -> Sequence[AnswerPiece]:
         """Wait for text and return all that is there; empty when only the end has come. Never called after the end.
 
-        Several tokens that are ready come together, so that they share one write.
+        Several tokens that are ready come together, so that they share one write. Raises the SupervisorError that ends the request, after
+        the text that came before it was returned.
         """
+        if self._fault is not None:
+            raise self._fault
+
         pieces: list[AnswerPiece] = []
         message: Answer | None = await self._stream.receive()
 
@@ -62,7 +68,11 @@ class Generation:
             if self.outcome is not None:
                 break
 
-            message = self._stream.receive_ready()
+            try:
+                message = self._stream.receive_ready()
+            except SupervisorError as fault:
+                self._fault = fault
+                break
 
         return pieces
 

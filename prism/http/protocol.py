@@ -1,7 +1,7 @@
 """The connection: what is no HTTP gets the JSON envelope too, and no traceback is logged for what strangers send.
 
 aiohttp answers malformed requests below the application, in plain text; its runner has no public place to change that, so this is the one
-file that overrides protected methods of aiohttp. `tests/whole/test_malformed_http.py` tells when an upgrade moves them.
+file that overrides protected methods of aiohttp. `tests/contract/test_malformed_http.py` tells when an upgrade moves them.
 """
 
 import logging
@@ -23,6 +23,19 @@ class JsonConnection(RequestHandler):
     """One connection of a client."""
 
     __slots__ = ()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes. Tells the reader of a body when it turns out to be malformed, who would wait for its rest otherwise."""
+        super().data_received(data)
+        request = self._current_request
+
+        # Nothing but the news of a fault can be in the queue while a body has not ended.
+        if request is not None and self._messages and not request.content.is_eof():
+            request.content.set_exception(web.RequestPayloadError("it is not encoded as its headers say"))
+            # Else the rest would be waited for after the answer; and what is queued would be a second answer.
+            request.content.feed_eof()
+            self._messages.clear()
+            self.close()
 
     def handle_error(
         self,

@@ -13,7 +13,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import psutil
 import pytest
@@ -91,8 +91,8 @@ def start_front(runtime_dir: Path) -> Iterator[Callable[..., FrontProcess]]:
         path.unlink()
 
 
-LONG = {"text": ["a"] * 5000, "delay_s": 0.01}
-STATES = {
+LONG: dict[str, Any] = {"text": ["a"] * 5000, "delay_s": 0.01}
+STATES: dict[str, tuple[dict[str, Any], str, str]] = {
     "interpreter started": ({"at": {"start": "sleep"}}, "", "spawned"),
     "loading": ({"at": {"load": "sleep"}}, "", "spawned"),
     "loading in native code": ({"at": {"load": "gil"}}, "", "spawned"),
@@ -195,7 +195,8 @@ def test_a_front_that_is_killed_in_the_middle_of_the_spawn_leaves_no_worker(
         took += [seconds] * count
 
     print(f"{len(took)} orphans of 30, longest {max(took, default=0) * 1000:.1f} ms")  # noqa: T201
-    assert max(took, default=0) < BOUND_S
+    # An orphan looks at its parent after its interpreter's start, which takes as long as this machine takes for that.
+    assert max(took, default=0) < BOUND_S + 3 * until_spawned
 
 
 def time_until_spawned(start_front: Callable[..., FrontProcess], model: ModelRef) -> float:

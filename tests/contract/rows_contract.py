@@ -1,0 +1,143 @@
+"""The rows of the contract, which decides where the documents differ or are silent."""
+
+from tests.contract.row import Row, later, rows_of
+
+CONSTRAINED = "decoding under a grammar is not built"
+KEPT = "kept prefixes are not built"
+VRAM = "needs a GPU, and the wait for its memory is not built"
+WATCH = "the watch over progress and the breaker are not built"
+
+ROWS: tuple[Row, ...] = (
+    *rows_of(
+        "1. Where they differ",
+        ("contract.first-delta", "the first delta has the role and an empty content"),
+        ("contract.response_format", "never ignored: text, or refused where the engine cannot; bad shapes are a 400"),
+        later("1. Where they differ", "contract.json", "content that parses and fits the schema", CONSTRAINED),
+        later("1. Where they differ", "contract.must-call", "required and named calls are certain", CONSTRAINED),
+        later("1. Where they differ", "contract.images", "models that can see take pictures", "pictures are not built"),
+        ("strict.roles", "five roles, developer as system where the template knows none; others are a 400"),
+        (
+            "contract.reasoning",
+            "effort is taken in both forms, unknown levels are a 400, none switches thinking off",
+            "chat/test_prompt.py::test_effort_and_the_opening_of_thinking "
+            "chat/test_prompt.py::test_model_that_thinks_unasked_gets_an_empty_block",
+        ),
+        ("contract.reasoning-tokens", "are told apart in usage"),
+        ("contract.cache", "the fields of conversations are checked"),
+        later("1. Where they differ", "contract.kept-prefix", "they decide which prefix goes on", KEPT),
+        (
+            "contract.body-limit",
+            "10 MiB, told from the length",
+            "contract/test_bodies.py::test_chunks_past_the_limit_are_refused",
+        ),
+        ("contract.ids", "one id, time and model through a stream; the model as the client named it"),
+        ("contract.seed", "is passed on", "gpu_worker/test_sampling.py::test_small_seeds_are_taken_as_they_are"),
+        (
+            "contract.no-filter",
+            "content_filter is never a reason",
+            "contract/test_api_page.py::test_reasons_of_the_end_are_those_of_the_page",
+        ),
+    ),
+    *rows_of(
+        "2. Strictness",
+        ("strict.types", "JSON types are strict, and the field is named"),
+        ("strict.ranges", "every number has its range"),
+        ("strict.caps", "two caps that differ are a 400"),
+        ("strict.text", "no NUL, no half of a pair, no broken UTF-8"),
+        ("strict.content", "null and missing contents are empty; text parts are joined with a line break"),
+        ("strict.arguments", "arguments of earlier calls are decoded for the template"),
+        (
+            "contract.order",
+            "host, route, key, size, JSON, shapes, model, tools, numbers, template, all before the first byte",
+            "contract/test_keys.py::test_the_key_comes_after_the_route_and_before_the_body",
+        ),
+    ),
+    *rows_of(
+        "3. Codes",
+        (
+            "codes.origin",
+            "403 for a page of a foreign origin",
+            "contract/test_origins.py::test_a_foreign_page_is_refused",
+        ),
+        ("codes.method", "405 with Allow", "contract/test_methods.py::test_another_method_is_a_405"),
+        (
+            "codes.slow",
+            "408 for a body that does not come",
+            "contract/test_bodies.py::test_a_body_that_does_not_come_is_a_408",
+        ),
+        ("codes.compressed", "415", "contract/test_bodies.py::test_a_compressed_body_is_refused"),
+        ("contract.content-type", "is not checked"),
+        (
+            "codes.crashed",
+            "500, how it died and its last words",
+            "contract/test_faults.py::test_a_fault_before_the_stream_is_a_plain_answer",
+        ),
+        (
+            "codes.unresponsive",
+            "500 for a worker that hung and was killed",
+            "contract/test_faults.py::test_a_worker_that_hangs_is_told",
+        ),
+        later("3. Codes", "codes.hung-generation", "a generation without progress is ended", WATCH),
+        later("3. Codes", "codes.unavailable", "503 while the breaker of a model is open", WATCH),
+        (
+            "codes.draining",
+            "503 for what comes or waits while the server drains",
+            "whole/test_life.py::test_drain_lets_a_stream_end_whole_and_refuses_what_is_new "
+            "contract/test_queue.py::test_a_drain_refuses_those_who_wait",
+        ),
+        (
+            "codes.stream",
+            "the same error as one event, then the end; exactly one",
+            "contract/test_faults.py::test_a_fault_in_a_stream_is_one_error_and_the_end",
+        ),
+    ),
+    *rows_of(
+        "4. Endpoints",
+        ("contract.one-model", "a model by its name; created is stable"),
+        (
+            "contract.honest-device",
+            "CUDA is said only with proof",
+            "supervisor/test_cuda_probe.py::test_cuda_is_never_planned_without_a_proof_or_with_a_certain_no",
+        ),
+        ("contract.health", "state, version, uptime, queue, worker, reason of a fallback"),
+        (
+            "contract.health-quick",
+            "answers whatever goes on",
+            "contract/test_bodies.py::test_a_bomb_of_json_holds_nobody_up "
+            "contract/test_queue.py::test_health_answers_while_a_model_loads",
+        ),
+        ("contract.ready", "200 or 503", "contract/test_queue.py::test_a_drain_refuses_those_who_wait"),
+        ("contract.openapi", "the API as a document"),
+        (
+            "contract.unload-ahead",
+            "ahead of those who wait, behind the one that runs; the process is gone before the answer",
+            "contract/test_queue.py::test_unload_waits_for_the_running_request_and_goes_ahead_of_the_queue",
+        ),
+        later("4. Endpoints", "contract.vram", "unload tells how much memory came back", VRAM),
+        (
+            "contract.drain-bound",
+            "timeout_ms bounds the wait",
+            "whole/test_life.py::test_drain_with_a_bound_cuts_the_stream_with_an_error",
+        ),
+        (
+            "contract.drain-empty",
+            "nothing loaded: drained is false, and it exits",
+            "whole/test_life.py::test_drain_with_nothing_loaded_exits_too",
+        ),
+        later("4. Endpoints", "contract.holder", "who holds the lock or the memory", "the load lock is not built"),
+        ("contract.stream-headers", "type, no cache, no buffering, the request's id"),
+        ("contract.request-id", "is echoed or made"),
+        (
+            "contract.pings",
+            "a comment in a long silence",
+            "whole/test_chat.py::test_pings_fill_a_long_silence "
+            "contract/test_connections.py::test_no_pings_when_they_are_switched_off",
+        ),
+        (
+            "contract.same-text",
+            "streamed text is the whole text",
+            "whole/test_chat.py::test_streamed_text_is_the_whole_text "
+            "chat/test_answer.py::test_stream_equals_whole_for_any_split",
+        ),
+    ),
+)
