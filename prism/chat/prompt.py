@@ -25,7 +25,7 @@ from prism.chat.prompt_rendering import render_repairing
 from prism.chat.reasoning_tags import DEFAULT_PAIRS, TagPair
 from prism.chat.template import CompiledTemplate
 from prism.chat.template_budget import RenderBudget
-from prism.chat.template_errors import TemplateFailed, TemplateInvalid
+from prism.chat.template_errors import TemplateFailed, TemplateInvalid, TemplateRenderFailed
 from prism.chat.template_files import (
     DEFAULT_TEMPLATE,
     TOOL_TEMPLATE,
@@ -69,15 +69,6 @@ class TemplateMode(StrEnum):
     AUTO = "auto"
     JINJA = "jinja"
     BUILTIN = "builtin"
-
-
-class TemplateRenderFailed(Exception):
-    """The template made no prompt that holds what the client sent. model and cause are for the client."""
-
-    def __init__(self, model: str, cause: str) -> None:
-        super().__init__(f"the chat template of {model} failed: {cause}")
-        self.model = model
-        self.cause = cause
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

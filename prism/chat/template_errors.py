@@ -1,6 +1,6 @@
 """How a chat template can fail. Raised by `template.py`, judged by `prompt_rendering.py` and `prompt.py`.
 
-TemplateInvalid: at compilation. TemplateFailed: at a rendering.
+TemplateInvalid: at compilation. TemplateFailed: at a rendering. TemplateRenderFailed: what is left of either for the client.
 """
 
 from enum import Enum, auto
@@ -22,3 +22,12 @@ class TemplateFailed(Exception):
     def __init__(self, kind: FailureKind, cause: str) -> None:
         super().__init__(cause)
         self.kind = kind
+
+
+class TemplateRenderFailed(Exception):
+    """The template made no prompt that holds what the client sent. model and cause are for the client."""
+
+    def __init__(self, model: str, cause: str) -> None:
+        super().__init__(f"the chat template of {model} failed: {cause}")
+        self.model = model
+        self.cause = cause

@@ -7,11 +7,10 @@ from aiohttp import hdrs, web
 
 from prism.http.admin import drain, unload
 from prism.http.body import leave_expectation
-from prism.http.chat_completions import chat_completions
-from prism.http.completions import completions
 from prism.http.embeddings import embeddings
 from prism.http.guard import PUBLIC, Handler, add_common_headers, guard
 from prism.http.health import health, ready
+from prism.http.late import chat_completions, completions
 from prism.http.models import get_model, list_models
 from prism.http.openapi_page import openapi
 from prism.http.protocol import Runner

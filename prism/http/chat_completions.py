@@ -28,6 +28,7 @@ from prism.api.responses import AnsweredFunction, AnsweredToolCall, AnswerMessag
 from prism.chat.answer import AnswerPipeline, FinishedAnswer, ToolReading
 from prism.chat.prompt import ChatTemplate, Prompt, PromptRequest, TemplateMode
 from prism.chat.reasoning import ReasoningSplitter
+from prism.chat.reasoning_tags import TagPair, pairs_for_template
 from prism.http.body import read_body
 from prism.http.chunks import ChatEvents
 from prism.http.error_table import to_api_error
@@ -49,6 +50,7 @@ class _Prepared:
     chat: ChatRequest
     model: ModelRef
     prompt: Prompt
+    tags: tuple[TagPair, ...]
     tools: list[dict[str, object]]
     max_tokens: int
     sampling: Sampling
@@ -98,6 +100,7 @@ async def _prepare(services: Services, chat: ChatRequest) -> _Prepared:
         chat=chat,
         model=ModelRef(entry.id, entry.path),
         prompt=template.render(prompt_request),
+        tags=pairs_for_template(template.source),
         tools=tools,
         max_tokens=max_new_tokens(chat),
         sampling=sampling_of(chat),
@@ -118,7 +121,7 @@ def _pipeline(prepared: _Prepared) -> AnswerPipeline:
     reading = ToolReading(_schemas(prepared.tools), prepared.prompt.family) if prepared.tools else None
     return AnswerPipeline(
         stops=stop_strings(prepared.chat),
-        splitter=ReasoningSplitter(opened_by_prompt=prepared.prompt.opened_pair),
+        splitter=ReasoningSplitter(opened_by_prompt=prepared.prompt.opened_pair, pairs=prepared.tags),
         tool_reading=reading,
     )
 

@@ -5,7 +5,7 @@ import logging
 from prism.api.errors import ApiError, ErrorCode, refusal
 from prism.api.refusals import ambiguous_model, internal_error, invalid_request, template_render_failed
 from prism.catalog import AmbiguousModel, CatalogError, ModelNotFound
-from prism.chat.prompt import TemplateRenderFailed
+from prism.chat.template_errors import TemplateRenderFailed
 from supervisor import errors as supervision
 
 logger = logging.getLogger(__name__)

@@ -23,6 +23,7 @@ from prism.catalog import Catalog, CatalogError
 from prism.exit_codes import ExitCode
 from prism.http.access import AccessRules, is_loopback
 from prism.http.app import make_runner
+from prism.http.late import import_handlers
 from prism.http.machine import Machine
 from prism.http.services import Services
 from prism.model_entry import ModelEntry
@@ -73,6 +74,7 @@ async def _serve(settings: ServeSettings, worker_command: tuple[str, ...] | None
                 address = await _listen(runner, settings)
                 systemd.start(lambda: _status_line(services.host.status()), services.draining)
                 _announce(address, await services.catalog.models(), settings)
+                await import_handlers()
                 services.preload = asyncio.create_task(_preload(services))
                 await services.exit.wait()
                 await asyncio.gather(services.preload, return_exceptions=True)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from prism.chat.prompt import ChatTemplate, PromptRequest, TemplateMode, TemplateRenderFailed
+from prism.chat.prompt import ChatTemplate, PromptRequest, TemplateMode
+from prism.chat.template_errors import TemplateRenderFailed
 from prism.chat.tool_family import ToolFamily
 from tests.chat import template_samples as samples
 
