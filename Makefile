@@ -37,10 +37,10 @@ define new_venv
 	@$(PYTHON) -m venv $(1)
 endef
 
-.PHONY: help setup model serve test lint bench clean test-system FORCE
+.PHONY: help setup model serve test test-clients lint bench clean test-system FORCE
 
 help: ## List these commands
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-13s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: $(VENV)/installed-$(EXTRA) ## Make the environment .venv and install Prism (EXTRA=cpu or cuda to choose the engine)
 
@@ -59,6 +59,9 @@ serve: model ## Serve the demo model, which is pulled if it is missing (MODEL=na
 
 test: lint ## Check format, style and types, and run the tests (PYTEST_ARGS='tests/ipc -x' to choose)
 	@$(TEST_VENV)/bin/python -m pytest $(PYTEST_ARGS)
+
+test-clients: $(TEST_VENV)/installed ## Install real clients and run them against the demo model (minutes, downloads)
+	@PRISM_TEST_CLIENTS=1 $(TEST_VENV)/bin/python -m pytest -m clients tests/clients $(PYTEST_ARGS)
 
 lint: $(TEST_VENV)/installed ## Check format, style and types
 	@$(TEST_VENV)/bin/ruff format --check .

@@ -84,7 +84,9 @@ class Generation:
         if prompt_tokens >= window:
             raise RequestFault(
                 RejectCode.CONTEXT_LENGTH_EXCEEDED,
-                f"the prompt has {prompt_tokens} tokens, and the model's context length is {window} tokens for prompt and answer together",
+                # LangChain and LiteLLM know this error by these words.
+                f"the prompt is too long: it has {prompt_tokens} tokens, and this model's maximum context length is "
+                f"{window} tokens, answer included",
             )
 
         return min(self._request.max_tokens, window - prompt_tokens)

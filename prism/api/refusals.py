@@ -5,7 +5,7 @@ Called by handlers, by middleware and by the checks of this package. Pure; statu
 
 from collections.abc import Sequence
 
-from prism.api.errors import ApiError, ErrorCode, Holder, refusal
+from prism.api.errors import ApiError, ErrorCode, refusal
 
 
 def invalid_request(message: str, param: str | None = None) -> ApiError:
@@ -27,20 +27,9 @@ def ambiguous_model(name: str, candidates: Sequence[str]) -> ApiError:
     )
 
 
-def model_not_found(name: str) -> ApiError:
-    """No model has this name."""
-    return refusal(
-        ErrorCode.MODEL_NOT_FOUND, f"There is no model '{name}'. GET /v1/models lists the models.", param="model"
-    )
-
-
-def context_length_exceeded(prompt_tokens: int, context_length: int, param: str) -> ApiError:
-    """The prompt leaves no room for an answer. param: `messages` or `prompt`."""
-    return refusal(
-        ErrorCode.CONTEXT_LENGTH_EXCEEDED,
-        f"The prompt has {prompt_tokens} tokens and the model's context window holds {context_length}, answer included.",
-        param=param,
-    )
+def context_length_exceeded(reason: str, param: str) -> ApiError:
+    """The prompt leaves no room for an answer. reason: both numbers, in words. param: `messages` or `prompt`."""
+    return refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, reason, param=param)
 
 
 def tools_not_supported(model: str) -> ApiError:
@@ -139,51 +128,6 @@ def unsupported_media_type(encoding: str) -> ApiError:
     )
 
 
-def model_load_failed(model: str, reason: str) -> ApiError:
-    """The model cannot be loaded."""
-    return refusal(ErrorCode.MODEL_LOAD_FAILED, f"The model '{model}' could not be loaded: {reason}")
-
-
-def engine_crashed(how: str, last_words: str) -> ApiError:
-    """The worker died under this request. how: signal or exit status. last_words: the last line that it wrote, may be empty."""
-    said = f" Its last line was: {last_words}" if last_words else ""
-
-    return refusal(
-        ErrorCode.ENGINE_CRASHED, f"The engine's process died while it worked on this request ({how}).{said}"
-    )
-
-
-def engine_unresponsive(silent_s: float) -> ApiError:
-    """The worker made no progress and was killed."""
-    return refusal(
-        ErrorCode.ENGINE_UNRESPONSIVE, f"The engine made no progress for {silent_s:.0f} s and its process was killed."
-    )
-
-
 def backend_unavailable(reason: str) -> ApiError:
     """Ollama is unreachable or failed."""
     return refusal(ErrorCode.BACKEND_UNAVAILABLE, f"Ollama could not answer: {reason}")
-
-
-def insufficient_resources(message: str, *, holder: Holder | None = None, retry_after_s: int | None = None) -> ApiError:
-    """Memory does not suffice, or another process holds the load lock."""
-    return refusal(ErrorCode.INSUFFICIENT_RESOURCES, message, holder=holder, retry_after_s=retry_after_s)
-
-
-def server_busy(message: str) -> ApiError:
-    """The queue is full, or the request waited too long in it."""
-    return refusal(ErrorCode.SERVER_BUSY, message)
-
-
-def server_draining() -> ApiError:
-    """The server finishes its last generation and will exit."""
-    return refusal(ErrorCode.SERVER_DRAINING, "This server is draining and takes no more requests.")
-
-
-def model_unavailable(model: str, reason: str, retry_after_s: int) -> ApiError:
-    """The model crashed too often; its breaker is open for `retry_after_s` more seconds."""
-    return refusal(
-        ErrorCode.MODEL_UNAVAILABLE,
-        f"The model '{model}' is out of service after repeated crashes: {reason}",
-        retry_after_s=retry_after_s,
-    )

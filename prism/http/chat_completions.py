@@ -66,7 +66,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     async with services.host.turn(prepared.model) as turn:
         services.machine.note_loaded(turn.loaded.device)
         stream = turn.generate(prepared.prompt.pieces, prepared.max_tokens, prepared.sampling)
-        generation = Generation(stream, _pipeline(prepared), turn.loaded.device)
+        generation = Generation(stream, _pipeline(prepared), turn.loaded.device, "messages")
         await generation.wait_started()
 
         if wants_stream(chat):

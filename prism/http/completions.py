@@ -51,7 +51,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
 async def _generations(turn: Turn, completion: CompletionRequest) -> AsyncGenerator[Generation, None]:
     for prompt in prompts_of(completion):
         stream = turn.generate((prompt,), max_new_tokens(completion), sampling_of(completion))
-        generation = Generation(stream, AnswerPipeline(stops=stop_strings(completion)), turn.loaded.device)
+        generation = Generation(stream, AnswerPipeline(stops=stop_strings(completion)), turn.loaded.device, "prompt")
         await generation.wait_started()
         yield generation
         stream.cancel()

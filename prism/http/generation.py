@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ipc.messages import Delta, Finished, FinishReason, Started
+from prism.api.refusals import context_length_exceeded
 from prism.api.responses import CompletionTokensDetails, PromptTokensDetails, Telemetry, Usage
 from prism.chat.answer import AnswerPipeline, FinishedAnswer
 from prism.chat.answer_pieces import AnswerPiece
 from prism.chat.finish_reason import OpenAiFinishReason, openai_finish_reason
-from supervisor.errors import SupervisorError
+from supervisor.errors import ContextLengthExceeded, SupervisorError
 from supervisor.request_stream import Answer, RequestStream
 
 
@@ -29,10 +30,11 @@ class Outcome:
 class Generation:
     """Reads a stream of the worker through a pipeline.
 
-    device: where the model runs, for the telemetry.
+    device: where the model runs, for the telemetry. prompt_field: the field of the request that a prompt which is too long came from.
     """
 
-    def __init__(self, stream: RequestStream, pipeline: AnswerPipeline, device: str) -> None:
+    def __init__(self, stream: RequestStream, pipeline: AnswerPipeline, device: str, prompt_field: str) -> None:
+        self._prompt_field = prompt_field
         self._stream = stream
         self._pipeline = pipeline
         self._device = device
@@ -45,8 +47,12 @@ class Generation:
         self.outcome: Outcome | None = None
 
     async def wait_started(self) -> None:
-        """Wait until the prompt is known to fit. Raises the SupervisorError that ends the request instead."""
-        message = await self._stream.receive()
+        """Wait until the prompt is known to fit. Raises the error that ends the request instead."""
+        try:
+            message = await self._stream.receive()
+        except ContextLengthExceeded as error:
+            raise context_length_exceeded(str(error), self._prompt_field) from error
+
         assert isinstance(message, Started)
         self._prompt_tokens = message.prompt_tokens
 

@@ -165,7 +165,7 @@ def _hints(address: str, models: Sequence[ModelEntry], settings: ServeSettings) 
     if models:
         key = " -H 'Authorization: Bearer YOUR_KEY'" if settings.api_keys else ""
         name = settings.preload_model or models[0].id
-        body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "What is the capital of France?"}}]}}'
+        body = f'{{"model": "{name}", "messages": [{{"role": "user", "content": "What is the capital of France?"}}], "temperature": 0}}'
         yield f"Try:  curl -s {address}/chat/completions{key} -d '{body}'"
     else:
         yield "No model is installed yet; `prism pull smollm2-135m` brings a small one."
