@@ -2,6 +2,7 @@
 
 IpcError
 ├── ProtocolError   bytes that are no message: the peer cannot be trusted any more
+├── Unsendable      our own message cannot be put into bytes; nothing was sent
 ├── ChannelFull     the peer does not take messages; nothing was sent
 └── ChannelClosed   the peer is gone; nothing was sent
 """
@@ -13,6 +14,10 @@ class IpcError(Exception):
 
 class ProtocolError(IpcError):
     """What came is not a message of this protocol. There is no resynchronising: end the peer."""
+
+
+class Unsendable(IpcError):
+    """The message holds what no message can (a lone surrogate, a number past 64 bits), or is too long. The peer is fine."""
 
 
 class ChannelFull(IpcError):

@@ -14,12 +14,17 @@ from pathlib import Path
 import zmq
 
 from ipc.codec import MAX_MESSAGE_BYTES, decode_from_worker, encode_message
+from ipc.connections import Connections
 from ipc.errors import ChannelClosed, ChannelFull, ProtocolError
 from ipc.messages import FromWorker, Hello, ToWorker
 
 # sun_path holds 108 bytes with its closing NUL; libzmq's bind fails past it with an error that does not say so.
 MAX_PATH_BYTES = 107
-HIGH_WATER_MARK = 1_000
+# Messages that a worker may leave unread. It has nothing to read but one request and a cancel.
+SEND_HIGH_WATER_MARK = 1_000
+# Messages that wait to be read here. At the mark ZeroMQ stops reading, and when the process then ends it throws away what the kernel
+# still holds; so the mark is where only a worker that has gone mad gets.
+RECEIVE_HIGH_WATER_MARK = 100_000
 # Messages handled in one turn of the loop, so that a flood from one worker cannot starve HTTP.
 BURST = 256
 
@@ -29,6 +34,9 @@ class ChannelContext:
 
     def __init__(self) -> None:
         self._context: zmq.Context[zmq.Socket[bytes]] = zmq.Context(io_threads=1)
+        # The first socket starts ZeroMQ's threads, and when there is no descriptor for them ZeroMQ aborts the whole process. So they start
+        # now, with the server, and not with a first load on a machine that has run out.
+        self.socket().close()
 
     def socket(self) -> zmq.Socket[bytes]:
         """Make the socket of one channel."""
@@ -46,6 +54,7 @@ class FrontEnd:
         unlink and take over an address that somebody serves.
     on_message: called in the loop's thread for each message of the admitted worker, its Hello included, in order.
     on_fault: called once when the worker breaks the protocol; no further message is handed on.
+    on_disconnected: called when the connection of the admitted worker, and any other, has ended.
     """
 
     def __init__(
@@ -56,7 +65,9 @@ class FrontEnd:
         generation: int,
         on_message: Callable[[FromWorker], None],
         on_fault: Callable[[ProtocolError], None],
+        on_disconnected: Callable[[], None],
     ) -> None:
+        """Raises ValueError when the path is too long, OSError when the system refuses; then nothing is left behind."""
         if len(os.fsencode(path)) > MAX_PATH_BYTES:
             raise ValueError(
                 f"the socket path {path} is longer than {MAX_PATH_BYTES} bytes; use a shorter runtime directory"
@@ -70,30 +81,40 @@ class FrontEnd:
         self._generation = generation
         self._on_message = on_message
         self._on_fault = on_fault
+        self._on_disconnected = on_disconnected
         self._peer: bytes | None = None
         self._is_closed = False
-        self._socket = context.socket()
-        self._configure()
         self._loop = asyncio.get_running_loop()
 
         try:
-            self._bind()
-        except BaseException:
+            self._socket = context.socket()
+        except zmq.ZMQError as error:
+            raise OSError(error.errno, f"no socket for a worker: {error}") from error
+
+        try:
+            self._open()
+        except zmq.ZMQError as error:
             self._socket.close()
+            raise OSError(error.errno, f"cannot listen at {path}: {error}") from error
+
+    def _open(self) -> None:
+        self._configure()
+        self._connections = Connections(self._socket, self._on_all_gone)
+
+        try:
+            self._bind()
+            self._fd = int(self._socket.getsockopt(zmq.FD))
+        except BaseException:
+            self._connections.close()
             raise
 
-        self._fd = int(self._socket.getsockopt(zmq.FD))
         self._loop.add_reader(self._fd, self._read)
-        self._disconnected = asyncio.Event()
-        self._monitor = self._socket.get_monitor_socket(zmq.EVENT_DISCONNECTED)
-        self._monitor_fd = int(self._monitor.getsockopt(zmq.FD))
-        self._loop.add_reader(self._monitor_fd, self._read_monitor)
 
     def _configure(self) -> None:
         self._socket.setsockopt(zmq.LINGER, 0)
         self._socket.setsockopt(zmq.MAXMSGSIZE, MAX_MESSAGE_BYTES)
-        self._socket.setsockopt(zmq.SNDHWM, HIGH_WATER_MARK)
-        self._socket.setsockopt(zmq.RCVHWM, HIGH_WATER_MARK)
+        self._socket.setsockopt(zmq.SNDHWM, SEND_HIGH_WATER_MARK)
+        self._socket.setsockopt(zmq.RCVHWM, RECEIVE_HIGH_WATER_MARK)
         # Without it a message to a dead or full peer is dropped in silence.
         self._socket.setsockopt(zmq.ROUTER_MANDATORY, 1)
 
@@ -111,31 +132,33 @@ class FrontEnd:
         return f"ipc://{self._path}"
 
     def send(self, message: ToWorker) -> None:
-        """Raises ChannelClosed when the worker is gone or never said Hello, ChannelFull when it does not take messages."""
+        """Hand a message over, whole or not at all.
+
+        Raises ChannelClosed when the worker is gone or never said Hello, ChannelFull when it does not take messages, Unsendable when the
+        message is at fault.
+        """
         if self._is_closed or self._peer is None:
             raise ChannelClosed("there is no worker at the other end")
 
+        frame = encode_message(message)
+
         try:
-            self._socket.send_multipart((self._peer, encode_message(message)), zmq.DONTWAIT)
+            self._socket.send_multipart((self._peer, frame), zmq.DONTWAIT)
         except zmq.Again as error:
             raise ChannelFull("the worker does not take messages") from error
         except zmq.ZMQError as error:
             raise ChannelClosed(f"the worker cannot be reached: {error}") from error
-
-        # The descriptor signals edges, and sending may have eaten one: look again.
-        self._loop.call_soon(self._read)
+        finally:
+            # The descriptor signals edges, and sending, also in vain, may have eaten one: look again.
+            self._loop.call_soon(self._read)
 
     async def wait_disconnected(self, timeout_s: float) -> None:
         """Wait until the worker's connection has ended, so that all it ever sent is here; at most timeout_s.
 
-        The end of a process is told sooner than ZeroMQ's thread has read the process's last message.
+        The end of a process is told sooner than ZeroMQ's thread has read the process's last message, or even that it came at all.
         """
-        if self._peer is None or self._is_closed:
-            return
-
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._disconnected.wait()
+        if not self._is_closed:
+            await self._connections.wait_all_gone(timeout_s)
 
     def drain(self) -> None:
         """Hand on everything that has already arrived. For a worker that ended: its last words come before the news of its end."""
@@ -149,9 +172,7 @@ class FrontEnd:
 
         self._is_closed = True
         self._loop.remove_reader(self._fd)
-        self._loop.remove_reader(self._monitor_fd)
-        self._socket.disable_monitor()
-        self._monitor.close(linger=0)
+        self._connections.close()
         self._remove_path()
         self._socket.close()
 
@@ -159,12 +180,13 @@ class FrontEnd:
         if self._read_burst() and not self._is_closed:
             self._loop.call_soon(self._read)
 
-    def _read_monitor(self) -> None:
-        # A stranger that was never admitted may disconnect too; then the wait is merely shorter.
-        with contextlib.suppress(zmq.Again):
-            while True:
-                self._monitor.recv_multipart(zmq.DONTWAIT)
-                self._disconnected.set()
+    def _on_all_gone(self) -> None:
+        # Its last words come before the news of its end.
+        self.drain()
+
+        # A stranger that came before the worker may have gone before it too.
+        if self._peer is not None and not self._is_closed:
+            self._on_disconnected()
 
     def _read_burst(self) -> bool:
         """Handle up to BURST messages; return whether more may be waiting."""

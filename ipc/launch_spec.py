@@ -54,7 +54,12 @@ def read_launch_spec(read_fd: int) -> LaunchSpec:
     if length > _MAX_BYTES:
         raise ValueError(f"a launch spec of {length} bytes is past the bound of {_MAX_BYTES}")
 
-    return msgspec.msgpack.decode(_read_exactly(read_fd, length), type=LaunchSpec)
+    body = _read_exactly(read_fd, length)
+
+    try:
+        return msgspec.msgpack.decode(body, type=LaunchSpec)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(f"what came is no launch spec: {error}") from error
 
 
 def _read_exactly(read_fd: int, length: int) -> bytes:

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import select
 import signal
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
@@ -61,8 +62,17 @@ class ChildProcess:
         assert self._process.stdout is not None
         self._output_fd = self._process.stdout.fileno()
         os.set_blocking(self._output_fd, False)
+
+        try:
+            self._pidfd = os.pidfd_open(self._process.pid)
+        except OSError:
+            # Out of descriptors: what cannot be watched must not live.
+            self._signal_group(signal.SIGKILL)
+            self._process.wait()
+            self._process.stdout.close()
+            raise
+
         self._loop.add_reader(self._output_fd, self._read_output)
-        self._pidfd = os.pidfd_open(self._process.pid)
         self._loop.add_reader(self._pidfd, self._reap)
 
     @property
@@ -71,11 +81,21 @@ class ChildProcess:
         return self._process.pid
 
     @property
+    def is_running(self) -> bool:
+        """Whether the process still runs. Asks the kernel, so that an end is seen before it was told."""
+        if self.exited.done():
+            return False
+
+        poller = select.poll()
+        poller.register(self._pidfd, select.POLLIN)
+        return not poller.poll(0)
+
+    @property
     def last_line(self) -> str:
-        """The last line that the child wrote that is not blank; empty when it wrote none."""
-        lines = self._output.decode("utf-8", errors="replace").splitlines()
-        last = next((line.strip() for line in reversed(lines) if line.strip()), "")
-        return "".join(c if c.isprintable() else " " for c in last)[:LAST_LINE_CHARACTERS]
+        """The last line that the child wrote that is not blank, made printable; empty when it wrote none."""
+        lines = reversed(self._output.decode("utf-8", errors="replace").splitlines())
+        printable = ("".join(c if c.isprintable() else " " for c in line).strip() for line in lines)
+        return next((line for line in printable if line), "")[:LAST_LINE_CHARACTERS]
 
     async def stop(self, grace_s: float, kill_wait_s: float) -> int:
         """End the child and wait until it is reaped; return its exit status. Nothing in a worker is worth saving.

@@ -11,13 +11,14 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ipc.front_end import ChannelContext
-from ipc.messages import Loaded, Sampling
+from ipc.messages import Loaded
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import ModelLoadFailed, ServerDraining, WorkerDied, WorkerUnresponsive
+from supervisor.errors import ModelLoadFailed, ServerDraining, SupervisorError, WorkerDied, WorkerUnresponsive
 from supervisor.host_status import HostState, HostStatus
 from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.turn import Turn as Turn
 from supervisor.turns import Turns
 from supervisor.worker import Worker
 from supervisor.worker_state import WorkerState
@@ -26,20 +27,6 @@ logger = logging.getLogger(__name__)
 
 # A worker that dies while it loads, without a reason of its own, gets one more try for the request that waits.
 LOAD_ATTEMPTS = 2
-
-
-class Turn:
-    """The right to use the resident worker, with the model loaded. Given by `ModelHost.turn`."""
-
-    def __init__(self, worker: Worker, loaded: Loaded) -> None:
-        self._worker = worker
-        self.loaded = loaded
-        self.stream: RequestStream | None = None
-
-    def generate(self, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> RequestStream:
-        """Begin a generation. One after another may be begun in a turn, each after the end of the one before."""
-        self.stream = self._worker.begin(prompt, max_tokens, sampling)
-        return self.stream
 
 
 class ModelHost:
@@ -56,6 +43,7 @@ class ModelHost:
         self._quarantined: list[Worker] = []
         self._is_draining = False
         self._drained: asyncio.Task[str | None] | None = None
+        self._cut_error: ServerDraining | None = None
         self._background = Background()
 
     @asynccontextmanager
@@ -65,12 +53,18 @@ class ModelHost:
         Raises ServerBusy, ServerDraining, ModelLoadFailed, WorkerDied or WorkerUnresponsive before the block begins.
         When the block ends before its generation has (the client left, a stop string was found), the worker is told to stop.
         """
-        await self._turns.take_for_request(model.model_id)
+        try:
+            await self._turns.take_for_request(model.model_id)
+        except BaseException:
+            self._end_unwanted_load()
+            raise
+
         turn: Turn | None = None
 
         try:
             worker, loaded = await self._load(model)
-            turn = Turn(worker, loaded)
+            self._raise_if_cut()
+            turn = Turn(worker, loaded, lambda: self._load(model))
             self._turn = turn
             yield turn
         finally:
@@ -100,6 +94,7 @@ class ModelHost:
             return worker
 
         await self._stop_resident()
+        self._raise_if_cut()
         self._generation += 1
         self._worker = self._spawn(model)
         return self._worker
@@ -107,10 +102,9 @@ class ModelHost:
     def _spawn(self, model: ModelRef) -> Worker:
         try:
             return Worker(self._settings, self._channels, self._background, model, self._generation, self._count_crash)
-        except OSError as error:
-            raise ModelLoadFailed(
-                f"the system refuses to start a worker for '{model.model_id}': {error.strerror or error}"
-            ) from error
+        except (OSError, ValueError) as error:
+            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+            raise ModelLoadFailed(f"no worker can be started for '{model.model_id}': {reason}") from error
 
     def _count_crash(self) -> None:
         self._restarts += 1
@@ -147,6 +141,13 @@ class ModelHost:
             self._background.start(self._settle_by_stopping())
         else:
             self._turns.release()
+
+    def _end_unwanted_load(self) -> None:
+        """End a load that was kept going for a request that has just left the queue in the moment of its turn."""
+        worker = self._worker
+
+        if worker is not None and worker.loaded is None and self._turns.take_if_free():
+            self._background.start(self._settle_by_stopping())
 
     async def _settle_request(self, worker: Worker, stream: RequestStream) -> None:
         """Cancel an abandoned generation and wait for its end; past the bound the worker is killed."""
@@ -187,10 +188,7 @@ class ModelHost:
         await self._turns.take_for_operator()
         model_id = self._resident_id()
 
-        if model_id is None:
-            self._turns.release()
-            return None
-
+        # Also when there is no id: a worker that failed may not be gone yet.
         await self._background.finish(self._settle_by_stopping())
         return model_id
 
@@ -226,12 +224,21 @@ class ModelHost:
         if done:
             return
 
-        error = ServerDraining(f"the server drains and the time for running requests ({timeout_s:g} s) is over")
+        self._cut(ServerDraining(f"the server drains and the time for running requests ({timeout_s:g} s) is over"))
 
-        if self._turn is not None and self._turn.stream is not None:
-            self._turn.stream.abort(error)
-        elif self._worker is not None and self._worker.loaded is None:
+    def _cut(self, error: ServerDraining) -> None:
+        """End the running request or load with this error, at whatever point it is."""
+        self._cut_error = error
+
+        if self._turn is not None:
+            self._turn.cut(error)
+
+        if self._worker is not None and self._worker.loaded is None:
             self._worker.kill(error)
+
+    def _raise_if_cut(self) -> None:
+        if self._cut_error is not None:
+            raise self._cut_error
 
     async def close(self) -> None:
         """End everything at once: for the last steps of the server, after its handlers have ended."""
@@ -240,8 +247,12 @@ class ModelHost:
         if self._worker is not None:
             await asyncio.gather(self._stop(self._worker), return_exceptions=True)
 
-        await self._background.close()
+        if self._drained is not None:
+            # What it waits for has been done above.
+            self._drained.cancel()
+            await asyncio.gather(self._drained, return_exceptions=True)
 
+        await self._background.close()
         self._channels.close()
 
     def _resident_id(self) -> str | None:
@@ -267,7 +278,7 @@ class ModelHost:
         if self._is_draining:
             return HostState.DRAINING
 
-        if self._quarantined:
+        if any(worker.state is not WorkerState.EXITED for worker in self._quarantined):
             return HostState.DEGRADED
 
         if worker is None:

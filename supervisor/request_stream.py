@@ -5,35 +5,73 @@ which works once; so "exactly one" is a property of this class and not of its ca
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import logging
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TypeAlias, assert_never
 
 from ipc.messages import Delta, FailCode, Failed, Finished, RejectCode, Rejected, RequestMessage, Started
-from supervisor.errors import ContextLengthExceeded, EngineFailed, EngineOutOfMemory, InvalidForModel, SupervisorError
+from supervisor.errors import (
+    ContextLengthExceeded,
+    EngineFailed,
+    EngineOutOfMemory,
+    InvalidForModel,
+    SupervisorError,
+    WorkerDied,
+)
 from supervisor.mailbox import Mailbox
+
+logger = logging.getLogger(__name__)
 
 Answer: TypeAlias = Started | Delta | Finished
 
 
 class RequestStream:
-    """Made by `Worker.begin`; read by one coroutine.
+    """Made by `Turn`, fed by the `Worker` that it is bound to, read by one coroutine.
 
-    send_cancel: tells the worker to stop working on this request.
+    begin_again: binds the stream to another worker. Awaited by the reader, once, instead of the news that the worker died before it said a
+        word about this request.
     """
 
-    def __init__(self, request_id: int, send_cancel: Callable[[int], None]) -> None:
-        self.request_id = request_id
-        self._send_cancel = send_cancel
+    def __init__(self, begin_again: Callable[["RequestStream"], Awaitable[None]]) -> None:
+        self._begin_again: Callable[[RequestStream], Awaitable[None]] | None = begin_again
         self._mailbox: Mailbox[Answer | SupervisorError] = Mailbox()
         self._is_read_to_end = False
         self.ended = asyncio.Event()
 
+    def bind(self, request_id: int, send_cancel: Callable[[int], None]) -> None:
+        """Called by the worker that works on this request from now on. send_cancel: tells it to stop."""
+        self.request_id = request_id
+        self._send_cancel = send_cancel
+        self.ended.clear()
+
     async def receive(self) -> Answer:
         """Return the next message. Raises the SupervisorError that ended the request; never called again after the end."""
-        return self._unwrap(await self._mailbox.get())
+        item = await self._mailbox.get()
+
+        if isinstance(item, WorkerDied) and self._begin_again is not None:
+            item = await self._receive_from_another(self._begin_again, item)
+
+        return self._unwrap(item)
+
+    async def _receive_from_another(
+        self, begin_again: Callable[["RequestStream"], Awaitable[None]], death: WorkerDied
+    ) -> Answer | SupervisorError:
+        logger.warning("a request that was not begun goes to the next worker: %s", death)
+        self._begin_again = None
+
+        try:
+            await begin_again(self)
+        except SupervisorError as error:
+            return error
+
+        return await self._mailbox.get()
 
     def receive_ready(self) -> Answer | None:
         """Return the next message if it is there already. Raises like `receive`."""
+        if self._begin_again is not None:
+            # Nothing has come but perhaps an end, and what becomes of that takes time.
+            return None
+
         item = self._mailbox.get_ready()
         return None if item is None else self._unwrap(item)
 
@@ -67,6 +105,8 @@ class RequestStream:
         """Called by the worker's owner for each message of this request. Messages after the end are dropped."""
         if self.ended.is_set():
             return
+
+        self._begin_again = None
 
         match message:
             case Started() | Delta():

@@ -48,7 +48,10 @@ class Turns:
 
     def next_wants(self, model_id: str) -> bool:
         """Say whether the next turn goes to a request for this model (and not to an operator)."""
-        return not self._operators and bool(self._requests) and self._requests[0].model_id == model_id
+        # One that was cancelled a moment ago still stands in the queue.
+        queue = [*self._operators, *self._requests]
+        first = next((waiter for waiter in queue if not waiter.granted.done()), None)
+        return first is not None and first.model_id == model_id
 
     async def take_for_request(self, model_id: str) -> None:
         """Wait for the turn. Raises ServerBusy when the queue is full or the wait too long, ServerDraining after `close`.
@@ -67,9 +70,16 @@ class Turns:
         """Wait for the turn ahead of all waiting requests, without a bound."""
         await self._take(self._operators, None, None)
 
+    def take_if_free(self) -> bool:
+        """Take the turn when nobody has it; return whether it was taken. It must then be released."""
+        if self._is_taken:
+            return False
+
+        self._is_taken = True
+        return True
+
     async def _take(self, queue: deque[_Waiter], model_id: str | None, timeout_s: float | None) -> None:
-        if not self._is_taken:
-            self._is_taken = True
+        if self.take_if_free():
             return
 
         waiter = _Waiter(model_id, asyncio.get_running_loop().create_future())

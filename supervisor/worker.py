@@ -4,7 +4,6 @@ Lives in the event loop's thread. Whoever makes a Worker must `stop` it and wait
 """
 
 import asyncio
-import contextlib
 import logging
 import os
 import secrets
@@ -13,10 +12,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import assert_never
 
-from ipc.errors import ChannelClosed, ChannelFull, ProtocolError
+from ipc.errors import ChannelClosed, ChannelFull, ProtocolError, Unsendable
 from ipc.exit_status import describe_exit
 from ipc.front_end import ChannelContext, FrontEnd
-from ipc.launch_spec import LaunchSpec, write_launch_spec
 from ipc.messages import (
     Cancel,
     Delta,
@@ -34,17 +32,19 @@ from ipc.messages import (
     Started,
 )
 from supervisor.background import Background
-from supervisor.child_process import ChildProcess
-from supervisor.errors import ModelLoadFailed, SupervisorError, WorkerDied, WorkerUnresponsive
+from supervisor.child_process import Unkillable
+from supervisor.errors import InvalidForModel, ModelLoadFailed, SupervisorError, WorkerDied, WorkerUnresponsive
 from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings
-from supervisor.worker_environment import worker_environment
-from supervisor.worker_state import WorkerEvent, WorkerState, next_state
+from supervisor.worker_launch import launch_worker
+from supervisor.worker_state import InvalidTransition, WorkerEvent, WorkerState, next_state
 
 logger = logging.getLogger(__name__)
 
 # How long an exit is held back for words that are still on their way; typically well under a millisecond.
 LAST_WORDS_S = 0.1
+# How long a process may live on without its connection: a worker that ends by itself closes it a moment before.
+DISCONNECTED_S = 5.0
 _STORY_LENGTH = 16
 
 
@@ -60,7 +60,7 @@ class Worker:
         number: int,
         on_crash: Callable[[], None],
     ) -> None:
-        """Spawn the process. Raises OSError when the system refuses; then nothing is left behind.
+        """Spawn the process. Raises OSError when the system refuses, ValueError when a path cannot be used; then nothing is left behind.
 
         on_crash: called when a loaded worker has ended although nobody wanted that, before its request is told.
         """
@@ -84,53 +84,19 @@ class Worker:
 
         secret = secrets.token_bytes(32)
         path = settings.runtime_dir / f"w{number}-{secrets.token_hex(4)}"
-        self._channel = FrontEnd(context, path, secret, number, self._on_message, self._on_fault)
+        self._channel = FrontEnd(context, path, secret, number, self._on_message, self._on_fault, self._on_disconnected)
 
         try:
-            self._child, self._lifeline = self._spawn(secret)
+            self._child, self._lifeline = launch_worker(
+                settings, model, number, self._channel.endpoint, secret, self._on_exit
+            )
         except BaseException:
             self._channel.close()
             raise
 
-        self._hello_timer = asyncio.get_running_loop().call_later(settings.hello_timeout_s, self._on_no_hello)
+        self._loop = asyncio.get_running_loop()
+        self._timer = self._loop.call_later(settings.hello_timeout_s, self._on_no_hello)
         logger.info("[worker %d] started for '%s', process %d", number, model.model_id, self._child.pid)
-
-    def _spawn(self, secret: bytes) -> tuple[ChildProcess, int]:
-        """Start the process and write its launch spec. Returns the child and our end of its lifeline."""
-        read_fd, write_fd = os.pipe()
-
-        try:
-            child = ChildProcess(
-                (*self._settings.worker_command, "--launch-fd", str(read_fd)),
-                worker_environment(),
-                pass_fds=(read_fd,),
-                label=f"worker {self.number}",
-                on_exit=self._on_exit,
-            )
-        except BaseException:
-            os.close(write_fd)
-            raise
-        finally:
-            os.close(read_fd)
-
-        # A child that is dead already has closed its end; its exit is about to be told.
-        with contextlib.suppress(BrokenPipeError):
-            write_launch_spec(write_fd, self._launch_spec(secret))
-
-        return child, write_fd
-
-    def _launch_spec(self, secret: bytes) -> LaunchSpec:
-        return LaunchSpec(
-            endpoint=self._channel.endpoint,
-            secret=secret,
-            generation=self.number,
-            parent_pid=os.getpid(),
-            model_dir=str(self.model.path),
-            device=self._settings.device,
-            prefill_chunk=self._settings.prefill_chunk,
-            threads=self._settings.threads,
-            has_loop_guard=self._settings.has_loop_guard,
-        )
 
     @property
     def state(self) -> WorkerState:
@@ -140,7 +106,7 @@ class Worker:
     @property
     def is_usable(self) -> bool:
         """Whether this worker serves, or will once it is loaded: alive, not ending, its load not failed, its engine sound."""
-        is_alive = self._state not in (WorkerState.STOPPING, WorkerState.EXITED)
+        is_alive = self._state not in (WorkerState.STOPPING, WorkerState.EXITED) and self._child.is_running
         return is_alive and self._load_error is None and not self._is_tainted
 
     @property
@@ -166,25 +132,32 @@ class Worker:
         assert self.loaded is not None
         return self.loaded
 
-    def begin(self, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> RequestStream:
-        """Start a generation. Only for the holder of the turn, on a worker that is ready.
+    def begin(self, stream: RequestStream, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> None:
+        """Start a generation whose messages go to the stream. Only for the holder of the turn, on a worker that is ready.
 
-        Raises WorkerDied when the worker cannot be reached.
+        A worker that cannot be reached is ended, and its end is told through the stream. Raises InvalidForModel when the request cannot be
+        put into a message.
         """
         self._advance(WorkerEvent.STARTED_REQUEST)
         self._request_id += 1
-        stream = RequestStream(self._request_id, self._send_cancel)
+        stream.bind(self._request_id, self._send_cancel)
         self._stream = stream
 
         try:
             self._channel.send(
                 Generate(request_id=stream.request_id, prompt=prompt, max_tokens=max_tokens, sampling=sampling)
             )
+        except Unsendable as error:
+            self._stream = None
+            self._advance(WorkerEvent.FINISHED_REQUEST)
+            raise InvalidForModel(str(error)) from error
         except (ChannelClosed, ChannelFull) as error:
-            stream.fail(WorkerDied(f"the worker cannot be reached: {error}"))
-            self._child.kill()
+            self._end_unreachable(error)
 
-        return stream
+    def _end_unreachable(self, error: ChannelClosed | ChannelFull) -> None:
+        # One that is dead already tells a better reason in a moment: how it ended.
+        if self._child.is_running:
+            self.kill(WorkerDied(f"the worker cannot be reached and was ended: {error}"))
 
     def _send_cancel(self, request_id: int) -> None:
         try:
@@ -203,11 +176,22 @@ class Worker:
 
     async def stop(self) -> None:
         """End the process and wait until it is gone. Bound: stop_grace_s + kill_wait_s, then Unkillable is raised."""
-        if self._state is not WorkerState.EXITED:
+        if self._state is WorkerState.EXITED:
+            return
+
+        # One that is dead already was not ended by us: its last words count, and so does the crash.
+        if self._child.is_running:
             self._is_stop_wanted = True
             self._advance(WorkerEvent.ASKED_TO_STOP)
+
+        try:
             await self._child.stop(self._settings.stop_grace_s, self._settings.kill_wait_s)
-            await self.exited.wait()
+        except Unkillable:
+            # It may outlive all others, and so the sockets' context.
+            self._channel.close()
+            raise
+
+        await self.exited.wait()
 
     def _advance(self, event: WorkerEvent) -> None:
         before = self._state
@@ -219,13 +203,19 @@ class Worker:
         if self._state in (WorkerState.STOPPING, WorkerState.EXITED):
             return
 
+        try:
+            self._act_on(message)
+        except InvalidTransition as error:
+            self._on_fault(ProtocolError(f"a {type(message).__name__} that has no place: {error}"))
+
+    def _act_on(self, message: FromWorker) -> None:
         match message:
             case Started() | Delta() | Finished() | Rejected() | Failed():
                 self._on_request_message(message)
             case Progress():
                 pass
             case Hello():
-                self._hello_timer.cancel()
+                self._timer.cancel()
                 self._advance(WorkerEvent.SAID_HELLO)
             case Loaded():
                 self._on_loaded(message)
@@ -281,15 +271,22 @@ class Worker:
     def _on_no_hello(self) -> None:
         self.kill(WorkerUnresponsive(f"the worker did not say hello within {self._settings.hello_timeout_s:g} s"))
 
+    def _on_disconnected(self) -> None:
+        self._timer.cancel()
+        error = WorkerDied("the worker closed its connection but did not end, and was ended")
+        self._timer = self._loop.call_later(DISCONNECTED_S, self.kill, error)
+
     def _on_exit(self, status: int) -> None:
         self._background.start(self._bury(status))
 
     async def _bury(self, status: int) -> None:
         """Tell the end to all who wait for something, after the last words: a Finished that is on its way counts more than a death."""
-        await self._channel.wait_disconnected(LAST_WORDS_S)
-        self._channel.drain()
+        if self._state is not WorkerState.STOPPING:
+            await self._channel.wait_disconnected(LAST_WORDS_S)
+            self._channel.drain()
+
         self._channel.close()
-        self._hello_timer.cancel()
+        self._timer.cancel()
         os.close(self._lifeline)
         was_stopping = self._state is WorkerState.STOPPING
         self._advance(WorkerEvent.PROCESS_EXITED)

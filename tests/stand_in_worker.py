@@ -4,6 +4,8 @@ Run as `python stand_in_worker.py --launch-fd N`, like the real worker. How it b
 and for one request from a last prompt line `@stand-in {json}`, which goes over the folder's values. Keys:
 
 text            list of pieces, one token each (default: "w0 ", "w1 ", …, as many as max_tokens but at most 16)
+echo            answer with what was asked instead of text: base64 of {"prompt", "max_tokens", "sampling"} as JSON
+reason          the finish reason of an answer that came to its end ("stop", "length", "loop")
 delay_s         time between two tokens
 prefill         number of prefill slices, each of prefill_s
 load_s          time that loading takes; load_error: {"code", "message"} makes it fail
@@ -18,6 +20,7 @@ device, fallback_reason, context_length   what Loaded says
 """
 
 import argparse
+import base64
 import ctypes
 import json
 import os
@@ -28,6 +31,8 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from ipc.errors import ChannelClosed
 from ipc.launch_spec import LaunchSpec, read_launch_spec
@@ -134,8 +139,10 @@ class StandIn:
         return True
 
     def _decode(self, request: Generate, prompt_tokens: int) -> None:
-        pieces = self._script.get("text") or [f"w{n} " for n in range(min(16, request.max_tokens))]
-        reason = FinishReason.STOP if len(pieces) <= request.max_tokens else FinishReason.LENGTH
+        pieces = [_echo_of(request)] if self._script.get("echo") else self._script.get("text")
+        pieces = pieces or [f"w{n} " for n in range(min(16, request.max_tokens))]
+        reason = FinishReason(self._script.get("reason", "stop"))
+        reason = reason if len(pieces) <= request.max_tokens else FinishReason.LENGTH
         fail = self._script.get("fail")
         count = 0
 
@@ -245,6 +252,13 @@ class StandIn:
 
     def _do_gate(self, path: str, __: int) -> None:
         Path(path).read_bytes()
+
+
+def _echo_of(request: Generate) -> str:
+    """Text that no reader of answers can take for a tag, a call or a stop string."""
+    sampling = msgspec.to_builtins(request.sampling)
+    asked = {"prompt": "".join(request.prompt), "max_tokens": request.max_tokens, "sampling": sampling}
+    return base64.b64encode(json.dumps(asked).encode()).decode()
 
 
 def _script_of(prompt: tuple[str, ...]) -> Script:

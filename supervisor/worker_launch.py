@@ -1,0 +1,54 @@
+"""Starts the process of a worker and tells it, over a pipe, what it must know. Called by `Worker` in the event loop's thread."""
+
+import os
+from collections.abc import Callable
+
+from ipc.launch_spec import LaunchSpec, write_launch_spec
+from supervisor.child_process import ChildProcess
+from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.worker_environment import worker_environment
+
+
+def launch_worker(
+    settings: SupervisorSettings,
+    model: ModelRef,
+    number: int,
+    endpoint: str,
+    secret: bytes,
+    on_exit: Callable[[int], None],
+) -> tuple[ChildProcess, int]:
+    """Return the running child and our end of its lifeline, which the caller closes after the child's end.
+
+    Raises OSError when the system refuses, ValueError when a path is no text; then nothing is left behind.
+    """
+    spec = LaunchSpec(
+        endpoint=endpoint,
+        secret=secret,
+        generation=number,
+        parent_pid=os.getpid(),
+        model_dir=str(model.path),
+        device=settings.device,
+        prefill_chunk=settings.prefill_chunk,
+        threads=settings.threads,
+        has_loop_guard=settings.has_loop_guard,
+    )
+    read_fd, write_fd = os.pipe()
+
+    try:
+        # Before the child exists, so that a spec that cannot be written leaves no child. It fits into the pipe.
+        os.set_blocking(write_fd, False)
+        write_launch_spec(write_fd, spec)
+        child = ChildProcess(
+            (*settings.worker_command, "--launch-fd", str(read_fd)),
+            worker_environment(),
+            pass_fds=(read_fd,),
+            label=f"worker {number}",
+            on_exit=on_exit,
+        )
+    except BaseException:
+        os.close(write_fd)
+        raise
+    finally:
+        os.close(read_fd)
+
+    return child, write_fd
