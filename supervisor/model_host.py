@@ -14,7 +14,7 @@ from ipc.front_end import ChannelContext
 from ipc.messages import Loaded
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import ModelLoadFailed, ServerDraining, SupervisorError, WorkerDied, WorkerUnresponsive
+from supervisor.errors import ModelLoadFailed, ServerDraining, WorkerDied, WorkerUnresponsive
 from supervisor.host_status import HostState, HostStatus
 from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings

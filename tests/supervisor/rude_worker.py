@@ -5,18 +5,33 @@ second-loaded   say Loaded once more
 hang-up         close the channel and live on
 burst-and-exit:N  say N tokens and Finished in one go, and end at once
 fail-then-stay  say LoadFailed, close the channel and live on
+
+and one more key: die_unbegun, which ends the process before it says a word about the request: "always", or the path of a file that is
+removed on the way, so that it happens once.
 """
 
 import os
 import signal
 import sys
+from pathlib import Path
 
-from ipc.messages import Delta, Device, FinishReason, Hello, Loaded, LoadFailCode, LoadFailed
+from ipc.messages import Delta, Device, FinishReason, Generate, Hello, Loaded, LoadFailCode, LoadFailed
 from tests import stand_in_worker
 
 
 class RudeWorker(stand_in_worker.StandIn):
     """Finds its actions as the stand-in does."""
+
+    def _generate(self, request: Generate) -> None:
+        when = self._script.get("die_unbegun")
+
+        if when == "always" or (when is not None and Path(when).exists()):
+            if when != "always":
+                Path(when).unlink()
+
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        super()._generate(request)
 
     def _do_second_hello(self, _: str, __: int) -> None:
         hello = Hello(secret=self._spec.secret, generation=self._spec.generation, pid=os.getpid(), version="rude")

@@ -206,7 +206,7 @@ def check_ends(chaos: Chaos) -> None:
         if not request.was_cancelled:
             assert not request.task.cancelled(), request
             assert request.task.exception() is None, request
-            expected = request.expected if isinstance(request.expected, str) else request.expected.__name__  # type: ignore[union-attr]
+            expected = request.expected.__name__ if isinstance(request.expected, type) else request.expected
             assert ends[0] == expected or ends[0] in ALLOWED_UNDER_KILLS, request
 
 

@@ -115,28 +115,89 @@ async def test_a_worker_that_cannot_be_reached_is_ended_and_the_next_one_serves(
 ) -> None:
     model = make_model()
     await ask(host, model)
-    assert host._worker is not None
-    host._worker._channel.close()
 
-    with pytest.raises(WorkerDied, match="cannot be reached"):
-        await ask(host, model)
+    for number in (2, 3):
+        assert host._worker is not None
+        host._worker._channel.close()
+        assert await ask(host, model) == "ok"
+        assert host.status().generation == number
 
-    assert await ask(host, model) == "ok"
+
+async def test_a_worker_that_dies_when_it_has_the_turn_and_no_request_yet_costs_nothing(
+    host: ModelHost, make_model: MakeModel
+) -> None:
+    async with host.turn(make_model()) as turn:
+        kill_and_wait_dead(pid_of(host))
+        answer = [message async for message in turn.generate((PLAIN,), 4, GREEDY)]
+
+    assert [type(message) for message in answer] == [Started, Delta, Finished]
     assert host.status().generation == 2
 
 
-async def test_death_in_a_generation_tells_how_it_was_and_not_that_nobody_answered(
-    host: ModelHost, make_model: MakeModel
+async def test_a_request_that_a_dying_worker_has_not_begun_is_served_by_the_next(
+    rude: SupervisorSettings, make_model: MakeModel, tmp_path: Path
 ) -> None:
+    host = ModelHost(rude)
+    model = make_model()
+    mark = tmp_path / "mark"
+    mark.touch()
+
+    assert await ask(host, model, f'@stand-in {{"text": ["ok"], "die_unbegun": "{mark}"}}') == "ok"
+    assert not mark.exists()
+    assert (host.status().generation, host.status().restarts) == (2, 1)
+    await host.close()
+
+
+async def test_a_request_that_kills_each_worker_before_a_word_is_told_after_the_second(
+    rude: SupervisorSettings, make_model: MakeModel
+) -> None:
+    host = ModelHost(rude)
     model = make_model()
 
-    async with host.turn(model) as turn:
-        kill_and_wait_dead(pid_of(host))
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        await ask(host, model, '@stand-in {"die_unbegun": "always"}')
 
-        with pytest.raises(WorkerDied, match="SIGKILL"):
-            await asyncio.wait_for(turn.generate((PLAIN,), 4, GREEDY).receive(), 5)
-
+    assert (host.status().generation, host.status().restarts) == (2, 2)
     assert await ask(host, model) == "ok"
+    await host.close()
+
+
+@pytest.mark.parametrize("is_drained", [False, True], ids=["reader leaves", "time is over"])
+async def test_a_request_may_end_while_the_next_worker_is_made_ready(
+    rude: SupervisorSettings, make_model: MakeModel, tmp_path: Path, is_drained: bool
+) -> None:
+    host = ModelHost(rude)
+    model = make_model()
+    mark = tmp_path / "mark"
+    mark.touch()
+    await ask(host, model)
+    make_model(at={"load": "sleep"})
+    asking = asyncio.create_task(ask(host, model, f'@stand-in {{"die_unbegun": "{mark}"}}'))
+    await until(lambda: host.status().generation == 2 and host.status().state is HostState.LOADING)
+
+    if is_drained:
+        drained = host.drain(timeout_s=0.0)
+
+        with pytest.raises(ServerDraining):
+            await asyncio.wait_for(asking, 5)
+
+        await asyncio.wait_for(drained, 5)
+    else:
+        asking.cancel()
+        await asyncio.wait({asking})
+        await until(lambda: host.status().state is HostState.IDLE)
+        make_model()
+        assert await ask(host, model) == "ok"
+
+    await host.close()
+
+
+async def test_nobody_in_the_queue_pays_for_a_worker_that_dies_after_each_answer(
+    host: ModelHost, make_model: MakeModel
+) -> None:
+    model = make_model(text=["ok"], at={"after-end": "kill"})
+    answers = await asyncio.gather(*(ask(host, model, "x") for _ in range(8)))
+    assert answers == ["ok"] * 8
 
 
 @pytest.mark.parametrize(("prompt", "max_tokens"), [("\ud800", 4), ("a", 2**70)], ids=["lone surrogate", "huge number"])

@@ -26,6 +26,7 @@ from supervisor.errors import (
     ServerDraining,
     SupervisorError,
     WorkerDied,
+    WorkerUnresponsive,
 )
 from supervisor.request_stream import Answer, RequestStream
 
@@ -56,12 +57,24 @@ def rejected(code: RejectCode = RejectCode.INVALID_REQUEST) -> Rejected:
     return Rejected(request_id=1, code=code, message="too much")
 
 
+async def never_again(_: RequestStream) -> None:
+    """Stand for a next worker that dies as well."""
+    raise WorkerDied("gone again")
+
+
+def new_stream() -> RequestStream:
+    stream = RequestStream(never_again)
+    stream.bind(1, lambda _: None)
+    return stream
+
+
 class Cancels:
     """What the worker is told."""
 
     def __init__(self) -> None:
         self.sent: list[int] = []
-        self.stream = RequestStream(1, self.sent.append)
+        self.stream = RequestStream(never_again)
+        self.stream.bind(1, self.sent.append)
 
 
 @pytest.fixture
@@ -128,7 +141,7 @@ async def test_every_code_of_the_worker_is_translated() -> None:
     ends: list[Failed | Rejected] = [*map(failed, FailCode), *map(rejected, RejectCode)]
 
     for end in ends:
-        other = RequestStream(1, lambda _: None)
+        other = new_stream()
         other.take(end)
 
         with pytest.raises(SupervisorError):
@@ -196,7 +209,7 @@ async def read_to_end(stream: RequestStream) -> tuple[list[RequestMessage], str]
 @given(st.lists(st.sampled_from(sorted(EVENTS)), max_size=12))
 def test_there_is_exactly_one_end_and_nothing_after_it(names: list[str]) -> None:
     async def run() -> None:
-        stream = RequestStream(1, lambda _: None)
+        stream = new_stream()
 
         for name in [*names, "death"]:
             EVENTS[name][0](stream)
@@ -230,3 +243,98 @@ async def test_a_reader_that_leaves_and_another_that_comes_lose_nothing(stream: 
     stream.take(finished())
     rest: list[Answer] = [message async for message in stream]
     assert rest == [STARTED, finished()]
+
+
+class NextWorker:
+    """Takes a request that the worker before has not begun, when it may."""
+
+    def __init__(self) -> None:
+        self.times = 0
+        self.may_begin = asyncio.Event()
+        self.may_begin.set()
+        self.sent: list[int] = []
+        self.stream = RequestStream(self.begin)
+        self.stream.bind(1, lambda _: None)
+
+    async def begin(self, stream: RequestStream) -> None:
+        assert stream is self.stream
+        self.times += 1
+        await self.may_begin.wait()
+        stream.bind(7, self.sent.append)
+
+
+async def test_a_death_before_the_first_word_is_no_news_and_the_next_worker_answers() -> None:
+    following = NextWorker()
+    following.stream.fail(WorkerDied("gone"))
+    assert following.stream.receive_ready() is None
+    reading = asyncio.create_task(following.stream.receive())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not following.stream.ended.is_set()
+    following.stream.take(STARTED)
+    assert await reading == STARTED
+    following.stream.cancel()
+    assert following.sent == [7]
+    following.stream.take(finished())
+    assert [message async for message in following.stream] == [finished()]
+
+
+@pytest.mark.parametrize("word", [STARTED, delta(1)])
+async def test_a_death_after_the_first_word_is_told(word: Answer) -> None:
+    following = NextWorker()
+    following.stream.take(word)
+    following.stream.fail(WorkerDied("gone"))
+    assert await following.stream.receive() == word
+
+    with pytest.raises(WorkerDied):
+        await following.stream.receive()
+
+    assert following.times == 0
+
+
+async def test_a_second_death_before_the_first_word_is_told() -> None:
+    following = NextWorker()
+    following.stream.fail(WorkerDied("gone"))
+    reading = asyncio.create_task(following.stream.receive())
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    following.stream.fail(WorkerDied("gone again"))
+
+    with pytest.raises(WorkerDied, match="gone again"):
+        await reading
+
+    assert following.times == 1
+
+
+@pytest.mark.parametrize("error", [WorkerUnresponsive("hangs"), ServerDraining("over")])
+async def test_an_end_of_another_kind_is_told_at_once(error: SupervisorError) -> None:
+    following = NextWorker()
+    following.stream.fail(error)
+
+    with pytest.raises(type(error)):
+        await following.stream.receive()
+
+    assert following.times == 0
+
+
+async def test_a_next_worker_that_cannot_begin_is_the_end() -> None:
+    stream = new_stream()
+    stream.fail(WorkerDied("gone"))
+
+    with pytest.raises(WorkerDied, match="gone again"):
+        await stream.receive()
+
+    assert stream.ended.is_set()
+    assert [message async for message in stream] == []
+
+
+async def test_a_reader_may_leave_while_the_next_worker_is_made_ready() -> None:
+    following = NextWorker()
+    following.may_begin.clear()
+    following.stream.fail(WorkerDied("gone"))
+    reading = asyncio.create_task(following.stream.receive())
+    await asyncio.sleep(0)
+    reading.cancel()
+    await asyncio.wait({reading})
+    assert reading.cancelled()
+    assert following.stream.ended.is_set(), "no worker has it"

@@ -1,0 +1,56 @@
+"""The right to use the resident worker, as its user sees it. Made by `ModelHost.turn`; lives as long as its block."""
+
+from collections.abc import Awaitable, Callable
+from typing import TypeAlias
+
+from ipc.messages import Loaded, Sampling
+from supervisor.errors import SupervisorError
+from supervisor.request_stream import RequestStream
+from supervisor.worker import Worker
+
+Reload: TypeAlias = Callable[[], Awaitable[tuple[Worker, Loaded]]]
+
+
+class Turn:
+    """A worker with the model loaded, for one user at a time.
+
+    reload: makes the model resident once more, when the worker has died before it began a request.
+    """
+
+    def __init__(self, worker: Worker, loaded: Loaded, reload: Reload) -> None:
+        self._worker = worker
+        self._reload = reload
+        self._cut_error: SupervisorError | None = None
+        self.loaded = loaded
+        self.stream: RequestStream | None = None
+
+    def generate(self, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> RequestStream:
+        """Begin a generation. One after another may be begun in a turn, each after the end of the one before.
+
+        A worker that dies before it says a word about the request has not begun it (it may have been dying since the request before); the
+        next worker gets it then, once, and the reader of the stream sees nothing of that.
+
+        Raises InvalidForModel when the request cannot be sent, ServerDraining when the time for running requests is over.
+        """
+
+        async def begin_again(stream: RequestStream) -> None:
+            self._worker, self.loaded = await self._reload()
+            self._raise_if_cut()
+            self._worker.begin(stream, prompt, max_tokens, sampling)
+
+        self._raise_if_cut()
+        stream = RequestStream(begin_again)
+        self._worker.begin(stream, prompt, max_tokens, sampling)
+        self.stream = stream
+        return stream
+
+    def cut(self, error: SupervisorError) -> None:
+        """End what runs with this error, and let nothing more begin."""
+        self._cut_error = error
+
+        if self.stream is not None:
+            self.stream.abort(error)
+
+    def _raise_if_cut(self) -> None:
+        if self._cut_error is not None:
+            raise self._cut_error
