@@ -1,11 +1,12 @@
 """The other side of every comparison: ONNX Runtime GenAI and nothing else, in a process of its own.
 
-As a program: `python -m benchmarks.bare_engine FOLDER`. Reads one JSON object a line ({"prompt", "max_tokens"}), generates greedily,
-and writes {"tokens", "ttft_s", "tokens_per_s", "text"}. The first line that it writes is {"load_s"}.
+As a program: `python -m benchmarks.bare_engine FOLDER [FD]`. Reads one JSON object a line ({"prompt", "max_tokens"}), generates greedily,
+and writes {"tokens", "ttft_s", "tokens_per_s", "text"}; a byte goes to FD for each token. The first line that it writes is {"load_s"}.
 """
 
 import contextlib
 import json
+import os
 import subprocess
 import sys
 import time
@@ -14,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 
-def generate(og: Any, model: Any, tokenizer: Any, prompt: str, max_tokens: int) -> dict[str, Any]:  # noqa: ANN401  # the engine is untyped
+def generate(og: Any, model: Any, tokenizer: Any, prompt: str, max_tokens: int, token_fd: int | None) -> dict[str, Any]:
     """The shortest loop that produces text."""
     begun_at = time.monotonic()
     ids = tokenizer.encode(prompt)
@@ -34,11 +35,14 @@ def generate(og: Any, model: Any, tokenizer: Any, prompt: str, max_tokens: int) 
         first_at = first_at or last_at
         tokens += 1
 
+        if token_fd is not None:
+            os.write(token_fd, b"t")
+
     rate = (tokens - 1) / (last_at - first_at) if tokens > 1 else 0.0
     return {"tokens": tokens, "ttft_s": first_at - begun_at, "tokens_per_s": rate, "text": "".join(pieces)}
 
 
-def main(folder: str) -> None:
+def main(folder: str, token_fd: int | None) -> None:
     """Load, then answer until the input ends."""
     import onnxruntime_genai as og
 
@@ -49,7 +53,9 @@ def main(folder: str) -> None:
 
     for line in sys.stdin:
         request = json.loads(line)
-        print(json.dumps(generate(og, model, tokenizer, request["prompt"], request["max_tokens"])), flush=True)
+        print(
+            json.dumps(generate(og, model, tokenizer, request["prompt"], request["max_tokens"], token_fd)), flush=True
+        )
 
 
 class BareEngine:
@@ -70,11 +76,12 @@ class BareEngine:
 
 
 @contextlib.contextmanager
-def bare_engine(folder: Path) -> Iterator[BareEngine]:
-    """The engine with the model loaded and warm."""
-    command = [sys.executable, "-m", "benchmarks.bare_engine", str(folder)]
+def bare_engine(folder: Path, token_fd: int | None = None) -> Iterator[BareEngine]:
+    """The engine with the model loaded and warm. token_fd: a byte is written there for each token."""
+    fds = () if token_fd is None else (token_fd,)
+    command = [sys.executable, "-m", "benchmarks.bare_engine", str(folder), *map(str, fds)]
 
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, pass_fds=fds) as process:
         assert process.stdin is not None
         assert process.stdout is not None
         engine = BareEngine(process, float(json.loads(process.stdout.readline())["load_s"]))
@@ -85,4 +92,4 @@ def bare_engine(folder: Path) -> Iterator[BareEngine]:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main(sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else None)

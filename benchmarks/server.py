@@ -100,8 +100,7 @@ class Server:
 
     def cpu_s(self) -> float:
         """CPU time of all threads of the front so far, without the worker's."""
-        tasks = Path(f"/proc/{self.process.pid}/task").glob("*/schedstat")
-        return sum(int(task.read_text().split()[0]) for task in tasks) / _NANOSECONDS
+        return cpu_of(self.process.pid)
 
     def rss_mb(self) -> float:
         """Resident memory of the front, in MiB."""
@@ -116,6 +115,12 @@ class Server:
         assert self.process.stdout is not None
         self.process.stdout.close()
         self.process.wait(30)
+
+
+def cpu_of(pid: int) -> float:
+    """Return the CPU time, in seconds, of all threads of a process so far."""
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / _NANOSECONDS
 
 
 def _read_events(lines: list[tuple[float, bytes]], streamed: Streamed) -> None:
@@ -139,12 +144,12 @@ def _read_events(lines: list[tuple[float, bytes]], streamed: Streamed) -> None:
 
 
 @contextlib.contextmanager
-def running_server(models: Path, *flags: str) -> Iterator[Server]:
-    """A server with the demo model loaded and warm."""
+def running_server(models: Path, *flags: str, model: str = DEMO_MODEL) -> Iterator[Server]:
+    """A server with a model loaded and warm."""
     server = Server(models, *flags)
 
     try:
-        server.stream("Hi", 8)
+        server.stream("Hi", 8, model)
         yield server
     finally:
         server.stop()
