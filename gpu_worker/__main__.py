@@ -5,7 +5,8 @@ import logging
 import os
 import sys
 
-from gpu_worker.lifeline import die_with_parent, set_process_rules
+from gpu_worker.lifeline import die_with_parent, is_abandoned, set_process_rules
+from ipc.exit_status import WorkerExit
 
 
 def main() -> int:
@@ -17,6 +18,10 @@ def main() -> int:
     )
     parser.add_argument("--launch-fd", type=int, required=True, help="read end of the pipe that holds the launch spec")
     arguments = parser.parse_args()
+
+    # The front may have died before the kernel was asked to tell. On a loaded machine the imports below take seconds.
+    if is_abandoned(arguments.launch_fd):
+        return WorkerExit.ORPHANED
 
     # Imported here because it takes tens of milliseconds, in which the front might die unnoticed.
     from gpu_worker.worker import run_worker

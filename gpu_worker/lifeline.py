@@ -50,6 +50,13 @@ def is_orphan(parent_pid: int) -> bool:
     return os.getppid() != parent_pid
 
 
+def is_abandoned(launch_fd: int) -> bool:
+    """True when nobody holds the other end of the launch pipe any more, whether its spec was read or not. False for what is no pipe."""
+    poller = select.poll()
+    poller.register(launch_fd, 0)
+    return any(event & select.POLLHUP for _, event in poller.poll(0))
+
+
 class Lifeline:
     """The read end of a pipe whose write end only the front holds. It carries nothing more, so its end is all it can tell."""
 
