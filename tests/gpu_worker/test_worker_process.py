@@ -217,7 +217,8 @@ def test_a_launch_spec_that_is_none_ends_the_worker(front: Front, tmp_path: Path
 def test_a_launch_pipe_that_ends_early_ends_the_worker(front: Front, tmp_path: Path) -> None:
     front.spawn(tmp_path, spec=b"\0\0")
     front.cut_lifeline()
-    assert front.wait()[0] == WorkerExit.BAD_LAUNCH
+    # Which of the two depends on how far the worker has come: an abandoned pipe is seen before its content is read.
+    assert front.wait()[0] in (WorkerExit.ORPHANED, WorkerExit.BAD_LAUNCH)
 
 
 def test_bytes_that_are_no_message_end_the_worker(loaded: Front) -> None:
