@@ -9,7 +9,9 @@ from pathlib import Path
 from gpu_worker.json_files import JsonObject, bad_model, is_integer, is_list, is_object, read_json_object, section
 
 CONFIG_NAME = "genai_config.json"
-TOKENIZER_NAMES = ("tokenizer.json", "tokenizer.model")
+# What the engine's tokenizers can start from, as the front's catalog knows it: what is listed there is not refused here.
+TOKENIZER_NAMES = ("tokenizer.json", "tokenizer.model", "tokenizer_module.json", "vocab.json", "vocab.txt")
+_TOKENIZER_PATTERN = "*.tiktoken"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +42,8 @@ def read_model_config(model_dir: Path) -> ModelConfig:
     if not is_object(model):
         raise bad_model(f"{model_dir / CONFIG_NAME} has no object `model`")
 
-    if not any((model_dir / name).is_file() for name in TOKENIZER_NAMES):
-        raise bad_model(f"{model_dir} has no tokenizer ({' or '.join(TOKENIZER_NAMES)})")
+    if not _has_tokenizer(model_dir):
+        raise bad_model(f"{model_dir} has no tokenizer ({' or '.join(TOKENIZER_NAMES[:2])})")
 
     _check_graph_files(model_dir, model)
 
@@ -53,6 +55,11 @@ def read_model_config(model_dir: Path) -> ModelConfig:
         bos_id=_token_id(model, "bos_token_id"),
         pad_id=_token_id(model, "pad_token_id"),
     )
+
+
+def _has_tokenizer(model_dir: Path) -> bool:
+    others = model_dir.glob(_TOKENIZER_PATTERN)
+    return any((model_dir / name).is_file() for name in TOKENIZER_NAMES) or any(path.is_file() for path in others)
 
 
 def _check_graph_files(model_dir: Path, model: JsonObject) -> None:

@@ -34,9 +34,16 @@ def list_models(as_json: bool) -> None:  # noqa: FBT001 - a flag is what the opt
 
 @click.command()
 @click.argument("model")
-@click.option("--output-dir", metavar="FOLDER", help="Put the model's folder into this one.")
+@click.option(
+    "--output-dir",
+    metavar="FOLDER",
+    help="Put the model's folder into this one. [default: the first one that is searched]",
+)
 def pull(model: str, output_dir: str | None) -> None:
-    """Bring a model to this machine."""
+    """Bring a model to this machine.
+
+    MODEL is smollm2-135m, a small one that runs on any CPU.
+    """
     if model.strip().lower() not in _PULLABLE:
         raise CommandFailed(f"cannot pull {model!r}; what can be pulled: {', '.join(_PULLABLE)}")
 

@@ -18,9 +18,11 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @click.option("--port", metavar="PORT", help="Port to listen on; 0 takes a free one. [default: 5272]")
 @click.option("--device", metavar="auto|cuda|cpu", help="Where models run. [default: auto]")
 @click.option("--model", metavar="NAME", help="Load this model before the first request.")
-@click.option("--api-key", metavar="KEY", multiple=True, help="Require this key (other users can see it in `ps`).")
+@click.option("--api-key", metavar="KEY", multiple=True, help="Require this key (visible in `ps`); may be repeated.")
 @click.option("--api-key-file", metavar="FILE", help="Require one of the keys in this file, one a line.")
-@click.option("--cors-origin", metavar="ORIGIN", multiple=True, help="Let pages of this origin in; `*` is any.")
+@click.option(
+    "--cors-origin", metavar="ORIGIN", multiple=True, help="Let pages of this origin in (`*`: any); repeatable."
+)
 @click.option("--queue-timeout", metavar="SECONDS", help="Longest wait for a turn; 0 is for ever. [default: 300]")
 @click.option("--max-queue", metavar="N", help="Requests that may wait; 0 is any number. [default: 8]")
 @click.option(
@@ -36,8 +38,8 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 def serve(**options: object) -> int:
     """Answer OpenAI-compatible requests over HTTP.
 
-    Each flag has a variable, PRISM_ and its name (PRISM_PORT, PRISM_API_KEY_FILE); the flag wins. PRISM_ENV_FILE may
-    name a file of such variables.
+    Each flag has a variable, PRISM_ and its name (PRISM_PORT, PRISM_API_KEY_FILE; PRISM_CORS_ORIGINS takes a list);
+    the flag wins. PRISM_ENV_FILE may name a file of such variables.
     """
     check_packages()
 

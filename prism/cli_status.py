@@ -13,7 +13,9 @@ _MAX_ANSWER_BYTES = 1 << 20
 
 
 @click.command()
-@click.option("--url", metavar="URL", help="The server's base URL. [default: http://127.0.0.1:5272/v1]")
+@click.option(
+    "--url", metavar="URL", help="The server's base URL. [default: PRISM_BASE_URL, else where `prism serve` listens]"
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the server's answer as it came.")
 def status(url: str | None, as_json: bool) -> None:  # noqa: FBT001 - a flag is what the option is
     """Show what a running server does. Ends with 1 when none answers."""

@@ -24,6 +24,7 @@ from ipc.messages import (
     Generate,
     Hello,
     Loaded,
+    LoadFailCode,
     LoadFailed,
     Progress,
     Rejected,
@@ -33,7 +34,14 @@ from ipc.messages import (
 )
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import InvalidForModel, ModelLoadFailed, SupervisorError, WorkerDied, WorkerUnresponsive
+from supervisor.errors import (
+    EngineOutOfMemory,
+    InvalidForModel,
+    ModelLoadFailed,
+    SupervisorError,
+    WorkerDied,
+    WorkerUnresponsive,
+)
 from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.worker_launch import launch_worker
@@ -221,7 +229,9 @@ class Worker:
                 self._on_loaded(message)
             case LoadFailed(code=code, message=text):
                 logger.error("[worker %d] cannot load '%s' (%s): %s", self.number, self.model.model_id, code, text)
-                self._settle_load(ModelLoadFailed(f"model '{self.model.model_id}' cannot be loaded: {text}"))
+                words = f"model '{self.model.model_id}' cannot be loaded: {text}"
+                is_full = code is LoadFailCode.OUT_OF_MEMORY
+                self._settle_load(EngineOutOfMemory(words) if is_full else ModelLoadFailed(words))
             case _:
                 assert_never(message)
 

@@ -17,10 +17,13 @@ _PATIENCE_S = 20.0
 
 
 @contextlib.contextmanager
-def serving(folder: Path, *, preload: str | None = None, **variables: str) -> Iterator[str]:
+def serving(
+    folder: Path, *, preload: str | None = None, program: str = "tests.serve_with_stand_in", **variables: str
+) -> Iterator[str]:
     """Give the base URL of a server with the models of `folder`/models.
 
-    It must end with status 0 when asked to, and nothing in its log may be a traceback. variables: more settings.
+    It must end with status 0 when asked to, and nothing in its log may be a traceback. program: the module that is run.
+    variables: more settings.
     """
     log = folder / "log.txt"
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PRISM_")}
@@ -36,7 +39,7 @@ def serving(folder: Path, *, preload: str | None = None, **variables: str) -> It
 
     with log.open("wb") as log_file:
         process = subprocess.Popen(
-            (sys.executable, "-m", "tests.serve_with_stand_in"),
+            (sys.executable, "-m", program),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=log_file,

@@ -362,6 +362,13 @@ async def test_a_load_error_is_told_in_the_workers_words(host: ModelHost, make_m
     assert text_of(await ask(host, model)) == "ok"
 
 
+async def test_a_load_that_finds_too_little_memory_says_so_by_type(host: ModelHost, make_model: MakeModel) -> None:
+    model = make_model(load_error={"code": "out_of_memory", "message": "CUDA failure 2: out of memory"})
+
+    with pytest.raises(EngineOutOfMemory, match="CUDA failure 2"):
+        await ask(host, model)
+
+
 async def test_a_load_that_dies_is_tried_once_more_and_then_told(host: ModelHost, make_model: MakeModel) -> None:
     model = make_model(at={"load": "exit:1"})
 
