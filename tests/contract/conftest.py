@@ -30,7 +30,7 @@ RAISING_TEMPLATE = (
 )
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server without keys. Its cases never make it load another model, so its processes stay the same."""
     folder = tmp_path_factory.mktemp("served")
@@ -45,7 +45,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield Client(base_url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server with two keys, which a page of one origin may use."""
     folder = tmp_path_factory.mktemp("locked")
@@ -56,7 +56,7 @@ def locked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
         yield Client(base_url)
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def open_to_pages(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A server that every page may use."""
     folder = tmp_path_factory.mktemp("open")
