@@ -39,14 +39,13 @@ def _open_files() -> dict[int, str]:
     return {fd: target for fd, target in found.items() if not target.startswith(("/dev/", "/proc/", "/usr/", "/sys/"))}
 
 
-def _descendants(pid: int) -> set[int]:
-    """Return the children of a process, and theirs. Zombies count."""
+def _children() -> set[int]:
+    """Return our own children. Zombies count. What a server that several tests share starts and ends is that server's business."""
     found: set[int] = set()
 
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
+    for path in Path("/proc/self/task").glob("*/children"):
         with contextlib.suppress(OSError):
-            for child in map(int, path.read_text().split()):
-                found |= {child} | _descendants(child)
+            found.update(map(int, path.read_text().split()))
 
     return found
 
@@ -56,7 +55,7 @@ def _threads() -> set[threading.Thread]:
 
 
 def _left_behind(processes: set[int], threads: set[threading.Thread], files: dict[int, str]) -> list[str]:
-    left = [f"process {pid}" for pid in _descendants(os.getpid()) - processes]
+    left = [f"process {pid}" for pid in _children() - processes]
     left += [f"thread {thread.name}" for thread in _threads() - threads]
     left += [f"descriptor {fd} of {target}" for fd, target in _open_files().items() if files.get(fd) != target]
     return left
@@ -65,7 +64,7 @@ def _left_behind(processes: set[int], threads: set[threading.Thread], files: dic
 @pytest.fixture(autouse=True)
 def leaves_nothing_behind() -> Iterator[None]:
     """Fail a test that leaves a process, a thread or a descriptor behind."""
-    before = _descendants(os.getpid()), _threads(), _open_files()
+    before = _children(), _threads(), _open_files()
     yield
 
     if _left_behind(*before):

@@ -3,7 +3,10 @@
 A handler decodes before it acts, so a rejected body unloads nothing and schedules no exit.
 """
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from prism.api.json_body import decode_body
 from prism.api.limits import MAX_DRAIN_WAIT_MS
@@ -17,7 +20,7 @@ class UnloadRequest(msgspec.Struct, frozen=True):
 class DrainRequest(msgspec.Struct, frozen=True):
     """timeout_ms: how long to wait for the running generation before it is cancelled; None waits for its end. Other fields are ignored."""
 
-    timeout_ms: int | None = None
+    timeout_ms: Annotated[int | None, Meta(extra_json_schema={"minimum": 0})] = None
 
 
 _UNLOAD = msgspec.json.Decoder(UnloadRequest)

@@ -1,6 +1,9 @@
 """The body of POST /v1/completions. Called by its handler, which answers every prompt as one choice, in order. Pure."""
 
+from typing import Annotated
+
 import msgspec
+from msgspec import Meta
 
 from prism.api.errors import ApiError
 from prism.api.generation_fields import GenerationFields, check_model_name
@@ -8,14 +11,16 @@ from prism.api.json_body import decode_body
 from prism.api.limits import MAX_PROMPTS
 from prism.api.refusals import invalid_request, unsupported_parameter
 
+PromptText = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
+
 
 class CompletionRequest(GenerationFields, frozen=True, kw_only=True):
     """prompt: one text or several. echo, suffix and best_of are taken while they ask for nothing; logprobs is ignored."""
 
-    prompt: str | list[str]
-    echo: bool | None = None
-    suffix: str | None = None
-    best_of: int | None = None
+    prompt: PromptText | Annotated[list[PromptText], Meta(extra_json_schema={"minItems": 1, "maxItems": MAX_PROMPTS})]
+    echo: Annotated[bool | None, Meta(extra_json_schema={"enum": [False, None]})] = None
+    suffix: Annotated[str | None, Meta(extra_json_schema={"enum": ["", None]})] = None
+    best_of: Annotated[int | None, Meta(extra_json_schema={"enum": [1, None]})] = None
 
 
 _DECODER = msgspec.json.Decoder(CompletionRequest)

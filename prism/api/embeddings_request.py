@@ -6,19 +6,27 @@ import msgspec
 from msgspec import Meta
 
 from prism.api.errors import ApiError
-from prism.api.generation_fields import no_model_name
+from prism.api.generation_fields import NOT_BLANK, no_model_name
 from prism.api.json_body import decode_body
 from prism.api.limits import MAX_EMBEDDING_INPUTS, MAX_MODEL_CHARS
 from prism.api.refusals import dimensions_not_supported, invalid_request
+
+InputText = Annotated[str, Meta(extra_json_schema={"minLength": 1})]
 
 
 class EmbeddingsRequest(msgspec.Struct, frozen=True, kw_only=True):
     """input: one text or up to 256, none of them empty. dimensions: not supported, taken only as null."""
 
-    model: Annotated[str, Meta(max_length=MAX_MODEL_CHARS, description="An Ollama model.")]
-    input: str | list[str]
+    model: Annotated[
+        str,
+        Meta(max_length=MAX_MODEL_CHARS, description="An Ollama model.", extra_json_schema={"pattern": NOT_BLANK}),
+    ]
+    input: (
+        InputText
+        | Annotated[list[InputText], Meta(extra_json_schema={"minItems": 1, "maxItems": MAX_EMBEDDING_INPUTS})]
+    )
     encoding_format: Literal["float", "base64"] | None = None
-    dimensions: int | None = None
+    dimensions: Annotated[int | None, Meta(extra_json_schema={"enum": [None]})] = None
 
 
 _DECODER = msgspec.json.Decoder(EmbeddingsRequest)

@@ -3,18 +3,20 @@
 Base of `ChatRequest` and `CompletionRequest`. Types are checked while decoding; ranges later, by `prism.api.generation_numbers`. Pure.
 """
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
 
 from prism.api.errors import ApiError
-from prism.api.limits import MAX_CACHE_KEY_CHARS, MAX_MODEL_CHARS
+from prism.api.limits import MAX_CACHE_KEY_CHARS, MAX_MODEL_CHARS, MAX_STOP_CHARS, MAX_STOP_STRINGS
 from prism.api.refusals import invalid_request
 
 CacheKey = Annotated[str, Meta(max_length=MAX_CACHE_KEY_CHARS)]
+StopText = Annotated[str, Meta(extra_json_schema={"minLength": 1, "maxLength": MAX_STOP_CHARS})]
 CacheTtl = Literal["5m", "30m", "1h", "6h", "24h"]
 
+NOT_BLANK: Final = r"\S"  # in the published schema
 _SECONDS_OF_TTL: dict[CacheTtl, int] = {"5m": 300, "30m": 1_800, "1h": 3_600, "6h": 21_600, "24h": 86_400}
 
 
@@ -28,11 +30,19 @@ class StreamOptions(msgspec.Struct, frozen=True):
 class GenerationFields(msgspec.Struct, frozen=True, kw_only=True):
     """None always means: not given, use the default."""
 
-    model: Annotated[str, Meta(max_length=MAX_MODEL_CHARS, description="Name, alias or id of a model.")]
+    model: Annotated[
+        str,
+        Meta(
+            max_length=MAX_MODEL_CHARS,
+            description="Name, alias or id of a model.",
+            extra_json_schema={"pattern": NOT_BLANK},
+        ),
+    ]
     stream: bool | None = None
     stream_options: StreamOptions | None = None
     stop: Annotated[
-        str | list[str] | None, Meta(description="Up to 4 strings; the answer ends before the first that occurs.")
+        StopText | Annotated[list[StopText], Meta(extra_json_schema={"maxItems": MAX_STOP_STRINGS})] | None,
+        Meta(description="Up to 4 strings; the answer ends before the first that occurs."),
     ] = None
     max_tokens: Annotated[int | None, Meta(extra_json_schema={"minimum": 1})] = None
     max_completion_tokens: Annotated[int | None, Meta(extra_json_schema={"minimum": 1})] = None

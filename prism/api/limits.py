@@ -21,6 +21,9 @@ MAX_MODEL_CHARS: Final = 4_096  # a model may be named by the path of its folder
 MAX_SCHEMA_BYTES: Final = 1 << 19  # over all tools of a request and the schema of its answer
 MAX_ARGUMENTS_CHARS: Final = 1 << 19  # over all calls of a request; calls past it reach the template as text
 MAX_JSON_DEPTH: Final = 64
+# Texts and names in a whole body, ignored fields included. Each may become a Python object before the list that holds it is found too long.
+# All the messages, parts, calls and schemas that are allowed above have fewer.
+MAX_JSON_TEXTS: Final = 1 << 18
 
 DEFAULT_MAX_TOKENS: Final = 512
 LARGEST_COUNT: Final = 2**31 - 1  # the engine counts tokens in 32 bits

@@ -100,15 +100,23 @@ def _success(route: Route) -> Json:
     content: Json = {"application/json": {"schema": _ref(route.response)}}
 
     if route.event is not None:
-        content["text/event-stream"] = {
-            "schema": {
-                "type": "string",
-                "description": f"With stream: true. Events `data: {route.event.__name__}`, at a fault one `data: ErrorEnvelope`, "
-                "then `data: [DONE]`.",
-            }
-        }
+        content["text/event-stream"] = {"schema": _event(route.event)}
 
     return {"description": "Success", "content": content}
+
+
+def _event(body: type[msgspec.Struct]) -> Json:
+    """Describe one event of a stream, as tools read the schema of an event stream in this version of OpenAPI."""
+    answer: Json = {
+        "contentMediaType": "application/json",
+        "contentSchema": {"anyOf": [_ref(body), _ref(ErrorEnvelope)]},
+    }
+    return {
+        "type": "object",
+        "description": f"With stream: true. Events with a {body.__name__} each, at a fault one with an ErrorEnvelope, then [DONE].",
+        "properties": {"data": {"type": "string", "anyOf": [{"const": "[DONE]"}, answer]}},
+        "required": ["data"],
+    }
 
 
 def _error_name(status: int) -> str:

@@ -1,6 +1,6 @@
 """Turns what msgspec says about a body of the wrong shape into a sentence for people and the path of the field.
 
-Called by `prism.api.json_body`. The only place that knows the wording of msgspec's messages. Pure.
+Called by `prism.api.json_body`. The only file that knows the wording of msgspec's messages. Pure.
 """
 
 import re
@@ -14,6 +14,7 @@ _EXPECTED = re.compile(r"^Expected `([^`]*)`, got `([^`]*)`$")
 _TOO_SHORT_OR_LONG = re.compile(r"^Expected `(\w+)` of length (<=|>=) (\d+)$")
 _MISSING = re.compile(r"^Object missing required field `([^`]*)`$")
 _INVALID_ENUM = re.compile(r"^Invalid enum value (.*)$", re.DOTALL)
+_PLACE = re.compile(r"\(byte (\d+)\)$")
 _MAX_ECHO_CHARS = 80
 
 _NAMES = {
@@ -41,6 +42,13 @@ def shape_error(error: msgspec.ValidationError) -> ApiError:
         return invalid_request(f"The body must be a JSON object, not {_got(what)}.")
 
     return invalid_request(f"'{path}' {_sentence(what)}.", path)
+
+
+def place_of_fault(error: msgspec.DecodeError, body: bytes) -> int:
+    """Return the byte where the decoder gave up on bytes that are no JSON: their end where it does not tell."""
+    found = _PLACE.search(str(error))
+
+    return len(body) if found is None else int(found[1])
 
 
 def _split(text: str) -> tuple[str, str]:

@@ -9,10 +9,16 @@ and the pieces joined are what the template would have written without any of th
 import json
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import takewhile
 
 # Unicode sets these aside as no characters at all, so honest text has none of them; the private ones come next.
 _MARK_RANGES = (range(0xFDD0, 0xFDF0), range(0xE000, 0xF900), range(0xF0000, 0xFFFFE))
+_MARKS = re.compile(f"[{''.join(f'{chr(codes[0])}-{chr(codes[-1])}' for codes in _MARK_RANGES)}]")
+_ESCAPES = re.compile(r"\\u(?:db[89a-f][0-9a-f]\\ud[c-f][0-9a-f]{2}|[ef][0-9a-f]{3})")  # of marks, in JSON
 _MIN_SUFFIX = 2
+# One search of a regular expression lets no other thread run.
+_CHARS_AT_A_TIME = 1 << 16
+_MOST_FORKS = 40  # in one token; the compiler of regular expressions recurses for each
 
 
 class NoMarkLeft(Exception):
@@ -25,15 +31,13 @@ class TokenSet:
     def __init__(self, tokens: Iterable[str]) -> None:
         """A token of one character cannot be cut, so it is left alone."""
         kept = sorted({token for token in tokens if len(token) > 1})
-        rests: dict[str, list[str]] = {}
-
-        for token in kept:
-            rests.setdefault(token[0], []).append(re.escape(token[1:]))
-
+        self._firsts = tuple(dict.fromkeys(token[0] for token in kept))
         # A match is the first character only: tokens that overlap are all found.
-        branches = [f"{re.escape(first)}(?={'|'.join(rest)})" for first, rest in rests.items()]
+        branches = [
+            f"{re.escape(first)}(?={_begins_with([token[1:] for token in kept if token[0] == first])})"
+            for first in self._firsts
+        ]
         self._pattern = re.compile("|".join(branches)) if branches else None
-        self._firsts = tuple(rests)
         self._longest = max(map(len, kept), default=0)
         self._prefixes = frozenset(token[:length] for token in kept for length in range(1, len(token)))
         self._suffixes = frozenset(token[start:] for token in kept for start in range(1, len(token) - _MIN_SUFFIX + 1))
@@ -53,10 +57,19 @@ class TokenSet:
                 found.add(place)
 
         if any(first in text for first in self._firsts):
-            found.update(match.end() for match in self._pattern.finditer(text))
+            found.update(self._first_chars(self._pattern, text))
             found.update(place for place in (len(text.rstrip()), len(text)) if self._ends_inside_token(text, place))
 
         return sorted(found)
+
+    def _first_chars(self, pattern: re.Pattern[str], text: str) -> Iterator[int]:
+        """Where the first character of each token ends."""
+        for start in range(0, len(text), _CHARS_AT_A_TIME):
+            end = start + _CHARS_AT_A_TIME
+
+            for match in pattern.finditer(text, start, end + self._longest):
+                if match.start() < end:
+                    yield match.end()
 
     def _begins_inside_token(self, text: str, start: int) -> bool:
         if text[start : start + _MIN_SUFFIX] not in self._suffix_heads:
@@ -71,13 +84,18 @@ class TokenSet:
 
 def mark_for(texts: Sequence[str]) -> str:
     """Return a mark that occurs in none of the texts, neither itself nor as a JSON escape. Raises NoMarkLeft."""
-    escaped = [text.lower() for text in texts if "\\u" in text or "\\U" in text]
+    used: set[str] = set()
+
+    for text in texts:
+        if not text.isascii():
+            used.update(_found(_MARKS, text))
+
+        if "\\u" in text or "\\U" in text:
+            used.update(json.loads(f'"{escape}"') for escape in _found(_ESCAPES, text.lower()))
 
     for codes in _MARK_RANGES:
         for mark in map(chr, codes):
-            escape = _escape_of(mark)
-
-            if not any(mark in text for text in texts) and not any(escape in text for text in escaped):
+            if mark not in used:
                 return mark
 
     raise NoMarkLeft
@@ -119,6 +137,42 @@ def pieces_of(prompt: str, mark: str) -> tuple[str, ...]:
         prompt = prompt.replace(_escape_of(mark), mark)
 
     return tuple(piece for piece in prompt.split(mark) if piece)
+
+
+def _found(pattern: re.Pattern[str], text: str) -> set[str]:
+    """Every text that the pattern matches; none of its matches is longer than 12 characters."""
+    found: set[str] = set()
+
+    for start in range(0, len(text), _CHARS_AT_A_TIME):
+        found.update(pattern.findall(text, start, start + _CHARS_AT_A_TIME + 11))
+
+    return found
+
+
+def _begins_with(texts: Sequence[str], forks: int = 0) -> str:
+    """Return a pattern for the beginning of whatever begins with one of the texts, which are sorted. What they share is in it once.
+
+    Written one after another, a thousand tokens of the same beginning would each be tried at every place of a text.
+    """
+    if "" in texts:
+        return ""
+
+    if forks > _MOST_FORKS:
+        return f"(?:{'|'.join(map(re.escape, texts))})"
+
+    rests: dict[str, list[str]] = {}
+
+    for text in texts:
+        rests.setdefault(text[0], []).append(text)
+
+    return f"(?:{'|'.join(_branch(rest, forks) for rest in rests.values())})"
+
+
+def _branch(texts: Sequence[str], forks: int) -> str:
+    """Return a pattern for sorted texts that have at least the first character in common."""
+    pairs = zip(texts[0], texts[-1], strict=False)
+    shared = "".join(one for one, _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+    return re.escape(shared) + _begins_with([text[len(shared) :] for text in texts], forks + 1)
 
 
 def _marked(text: str, tokens: TokenSet, mark: str) -> str:

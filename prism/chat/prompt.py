@@ -1,6 +1,6 @@
 """From the messages of a chat to the prompt of a model: the public face of this package's input side.
 
-Called by the HTTP handlers in the front's event loop. Loading a template blocks for some small file reads, the first time and after the
+Called by the chat handler in a thread of its own. Loading a template blocks for some small file reads, the first time and after the
 files changed; rendering blocks for some hundred microseconds, and for about a second at the very most (`template_budget.py`).
 """
 

@@ -1,6 +1,6 @@
 """Compiles a model's chat template and renders it, in the immutable sandbox and under a budget. The only file that imports jinja2.
 
-Called by `prompt.py` in the front's event loop; a rendering takes some hundred microseconds and is ended after `MAX_CPU_S`. A template
+Called by `prompt.py`, by one thread at a time; a rendering takes some hundred microseconds and is ended after `MAX_CPU_S`. A template
 comes with a model that somebody downloaded, so it is hostile until proven otherwise: the sandbox keeps it from Python, and the budget from
 the clock and the memory, which the sandbox does not. To that end the parsed template is rewritten before it is compiled: each loop and
 macro counts its steps, each joined or compared value is weighed. Templates get what Hugging Face gives them, and of Jinja's filters those
@@ -51,7 +51,7 @@ class _RaisedByTemplate(Exception):
 
 
 class CompiledTemplate:
-    """A chat template, compiled once. Renders for one caller at a time (the front has one thread)."""
+    """A chat template, compiled once. Renders for one caller at a time (the front renders in one thread)."""
 
     def __init__(self, source: str) -> None:
         """Raises TemplateInvalid."""

@@ -1,8 +1,8 @@
 """What one rendering of a chat template may cost, and the count of what it has cost so far.
 
 Owned by `template.py`, which calls it from every loop, call, operator, filter and output of a template; `template_operations.py` asks it
-before each operation that can grow a text. Runs in the front's event loop, where no thread and no signal could stop a template: what is
-not counted here is not bounded. Nothing blocks.
+before each operation that can grow a text. Runs in a thread of the front, which nothing could stop from outside: what is not counted
+here is not bounded. Nothing blocks.
 """
 
 import time

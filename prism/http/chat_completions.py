@@ -1,7 +1,7 @@
 """POST /v1/chat/completions for ONNX models.
 
 All that can be refused is refused before the first byte of the answer, streams included: the order of the calls in
-`chat_completions` and `_prepared` is the order of checks that docs/api.md promises.
+`chat_completions` and `_prepare` is the order of checks that docs/api.md promises.
 """
 
 import logging
@@ -34,8 +34,10 @@ from prism.http.chunks import ChatEvents
 from prism.http.error_table import to_api_error
 from prism.http.generation import Generation, Outcome
 from prism.http.onnx_model import resolve_onnx_model
-from prism.http.services import SERVICES, Services
+from prism.http.services import SERVICES
 from prism.http.sse import EventStream, open_event_stream
+from prism.model_entry import ModelEntry
+from prism.settings import ServeSettings
 from supervisor.settings import ModelRef
 
 logger = logging.getLogger(__name__)
@@ -61,7 +63,8 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     """Handle one request. Cancelled by aiohttp when the client leaves: the turn then ends, and with it the work."""
     services = request.app[SERVICES]
     chat = decode_chat_request(await read_body(request))
-    prepared = await _prepare(services, chat)
+    entry = await resolve_onnx_model(services, chat.model)
+    prepared = await services.prompts.run(lambda: _prepare(services.settings, chat, entry))
 
     async with services.host.turn(prepared.model) as turn:
         services.machine.note_loaded(turn.loaded.device)
@@ -75,9 +78,9 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
         return await _whole(prepared, generation)
 
 
-async def _prepare(services: Services, chat: ChatRequest) -> _Prepared:
-    entry = await resolve_onnx_model(services, chat.model)
-    template = ChatTemplate.load(entry.path, entry.id, TemplateMode(services.settings.template_mode))
+def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _Prepared:
+    """Run in a thread of its own: a hostile request or template may keep it busy for a second."""
+    template = ChatTemplate.load(entry.path, entry.id, TemplateMode(settings.template_mode))
     tools = offered_tool_dicts(chat)
 
     if tools and not template.supports_tools:
@@ -94,7 +97,7 @@ async def _prepare(services: Services, chat: ChatRequest) -> _Prepared:
         messages=messages,
         tools=tools,
         reasoning_effort=effective_reasoning_effort(chat),
-        allow_special_tokens=services.settings.allows_special_tokens,
+        allow_special_tokens=settings.allows_special_tokens,
     )
     return _Prepared(
         chat=chat,

@@ -25,6 +25,7 @@ from prism.http.access import AccessRules, is_loopback
 from prism.http.app import make_runner
 from prism.http.late import import_handlers
 from prism.http.machine import Machine
+from prism.http.prompt_thread import PromptThread
 from prism.http.services import Services
 from prism.model_entry import ModelEntry
 from prism.settings import ServeSettings
@@ -37,6 +38,8 @@ from supervisor.settings import ModelRef, SupervisorSettings
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+# One of them is there where an NVIDIA driver is: on Linux, and under WSL.
+_DRIVER_SIGNS = ("/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
 
 
 class CannotListen(Exception):
@@ -91,9 +94,10 @@ async def open_services(
         services = Services(
             settings=settings,
             host=ModelHost(_supervisor_settings(settings, runtime_dir, worker_command)),
-            catalog=AsyncCatalog(Catalog(settings.model_dirs, prefers_cuda=settings.device is not DeviceChoice.CPU)),
+            catalog=AsyncCatalog(Catalog(settings.model_dirs, prefers_cuda=_prefers_cuda(settings.device))),
             machine=Machine(settings.device),
             access=AccessRules(settings.host, settings.api_keys, settings.cors_origins),
+            prompts=PromptThread(),
         )
         services.machine.start()
 
@@ -102,6 +106,13 @@ async def open_services(
         finally:
             await services.host.close()
             await services.machine.close()
+            await services.prompts.close()
+
+
+def _prefers_cuda(choice: DeviceChoice) -> bool:
+    """Say which build an alias stands for when both are installed: the one for the device that is likely to be used."""
+    has_driver = any(os.path.exists(path) for path in _DRIVER_SIGNS)
+    return choice is DeviceChoice.CUDA or (choice is DeviceChoice.AUTO and has_driver)
 
 
 def _supervisor_settings(

@@ -10,6 +10,7 @@ from aiohttp import web
 from prism.async_catalog import AsyncCatalog
 from prism.http.access import AccessRules
 from prism.http.machine import Machine
+from prism.http.prompt_thread import PromptThread
 from prism.settings import ServeSettings
 from supervisor.model_host import ModelHost
 
@@ -24,6 +25,7 @@ class Services:
     """The parts of a running server.
 
     access: who may talk to it, decided from the address it really listens on.
+    prompts: where chats are rendered.
     draining: set when a drain or a signal begins to end the server.
     exit: ends the server's main loop; set once, when the drain is done.
     preload: loads the model of `--model`; ended by a drain.
@@ -34,6 +36,7 @@ class Services:
     catalog: AsyncCatalog
     machine: Machine
     access: AccessRules
+    prompts: PromptThread
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     exit: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)

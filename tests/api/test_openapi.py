@@ -123,6 +123,10 @@ def test_the_schema_says_what_the_decoder_asks_for() -> None:
     assert chat["properties"]["temperature"]["maximum"] == 2
     assert SCHEMAS["ChatMessage"]["properties"]["role"]["enum"] == ["assistant", "developer", "system", "tool", "user"]
     assert SCHEMAS["FunctionTool"]["properties"]["parameters"] == {"type": ["object", "null"]}
+    assert chat["properties"]["stop"]["anyOf"][1]["maxItems"] == 4
+    assert SCHEMAS["CompletionRequest"]["properties"]["prompt"]["anyOf"][1]["minItems"] == 1
+    assert SCHEMAS["EmbeddingsRequest"]["properties"]["input"]["anyOf"][0]["minLength"] == 1
+    assert SCHEMAS["DrainRequest"]["properties"]["timeout_ms"]["minimum"] == 0
     assert SCHEMAS["ErrorObject"]["required"] == ["message", "type", "param", "code"]
 
 
@@ -133,6 +137,9 @@ def test_streams_are_told() -> None:
         "/v1/chat/completions",
         "/v1/completions",
     }
+    event = PATHS["/v1/chat/completions"]["post"]["responses"]["200"]["content"]["text/event-stream"]["schema"]
+    assert event["properties"]["data"]["anyOf"][0] == {"const": "[DONE]"}
+    assert list(references(event)) == ["#/components/schemas/ChatChunk", "#/components/schemas/ErrorEnvelope"]
 
 
 def test_routes_name_each_method_of_a_path_once() -> None:

@@ -42,6 +42,7 @@ BODIES = (
     ChatCompletion,
 )
 BOUNDS = (
+    limits.MAX_JSON_TEXTS,
     limits.MAX_MESSAGES,
     limits.MAX_CONTENT_PARTS,
     limits.MAX_TOOL_CALLS,
