@@ -6,6 +6,7 @@ idle or gone. So a turn is never given while the engine still works for somebody
 """
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -150,24 +151,32 @@ class ModelHost:
             self._background.start(self._settle_by_stopping())
 
     async def _settle_request(self, worker: Worker, stream: RequestStream) -> None:
-        """Cancel an abandoned generation and wait for its end; past the bound the worker is killed."""
+        """Cancel an abandoned generation and wait for its end; past the bound the worker is killed when somebody waits for the turn.
+
+        When nobody does, an honest slice may take its time; the watch ends a worker that hangs.
+        """
         try:
             stream.cancel()
+            grace_s = self._settings.cancel_grace_s
 
-            try:
-                async with asyncio.timeout(self._settings.cancel_grace_s):
-                    await stream.ended.wait()
-            except TimeoutError:
-                worker.kill(
-                    WorkerUnresponsive(
-                        f"the worker did not stop within {self._settings.cancel_grace_s:g} s of a cancel"
-                    )
-                )
+            if not await _ends_within(stream, grace_s) and not await self._ends_before_it_is_wanted(stream):
+                worker.kill(WorkerUnresponsive(f"the worker did not stop within {grace_s:g} s of a cancel"))
 
             if not worker.is_usable:
                 await self._stop_resident()
         finally:
             self._turns.release()
+
+    async def _ends_before_it_is_wanted(self, stream: RequestStream) -> bool:
+        """Bounded by the watch over the worker, and by the end of the host, both of which end the stream."""
+        async with asyncio.TaskGroup() as tasks:
+            waits = {tasks.create_task(stream.ended.wait()), tasks.create_task(self._turns.wait_wanted())}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+
+            for wait in waits:
+                wait.cancel()
+
+        return stream.ended.is_set()
 
     async def _settle_by_stopping(self) -> None:
         try:
@@ -288,3 +297,11 @@ class ModelHost:
             return HostState.LOADING
 
         return HostState.BUSY if worker.state is WorkerState.GENERATING else HostState.READY
+
+
+async def _ends_within(stream: RequestStream, bound_s: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(bound_s):
+            await stream.ended.wait()
+
+    return stream.ended.is_set()

@@ -43,7 +43,7 @@ def call_after(message: FromWorker, prefill_chunk: int) -> NativeCall | None:
     prefill_chunk: most tokens of a slice, 0 means the whole prompt (see `ipc.launch_spec`).
     """
     match message:
-        case Delta():
+        case Delta() | Progress(phase=Phase.DECODE):
             return TOKEN
         case Started():
             return PREPARE

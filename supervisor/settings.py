@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipc.messages import DeviceChoice
+from supervisor.watch_bounds import WatchBounds
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +16,8 @@ class SupervisorSettings:
     max_queue: requests that may wait for the turn; 0 means no bound. The one that runs does not count.
     queue_timeout_s: longest wait for the turn; 0 means for ever.
     prefill_chunk, threads, has_loop_guard: handed to the worker, see `ipc.launch_spec`.
-    hello_timeout_s: from spawn to Hello; a cold disk and a loaded machine fit in.
-    cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed.
+    watch: how long a worker that works on something may show no progress before it counts as hung.
+    cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed as soon as somebody waits for the turn.
     stop_grace_s, kill_wait_s: see `supervisor.child_process.ChildProcess.stop`.
     worker_command: argv before `--launch-fd N`; tests put a stand-in here.
     """
@@ -28,7 +29,7 @@ class SupervisorSettings:
     prefill_chunk: int = 128
     threads: int | None = None
     has_loop_guard: bool = True
-    hello_timeout_s: float = 30.0
+    watch: WatchBounds = field(default_factory=WatchBounds)
     cancel_grace_s: float = 30.0
     stop_grace_s: float = 1.0
     kill_wait_s: float = 5.0

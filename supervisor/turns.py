@@ -30,6 +30,7 @@ class Turns:
         self._operators: deque[_Waiter] = deque()
         self._is_taken = False
         self._is_closed = False
+        self._wanted = asyncio.Event()
 
     @property
     def waiting(self) -> int:
@@ -66,6 +67,12 @@ class Turns:
 
         await self._take(self._requests, model_id, self._queue_timeout_s or None)
 
+    async def wait_wanted(self) -> None:
+        """Wait until somebody waits for the turn, request or operator."""
+        while not self._operators and not self._requests:
+            self._wanted.clear()
+            await self._wanted.wait()
+
     async def take_for_operator(self) -> None:
         """Wait for the turn ahead of all waiting requests, without a bound."""
         await self._take(self._operators, None, None)
@@ -84,6 +91,7 @@ class Turns:
 
         waiter = _Waiter(model_id, asyncio.get_running_loop().create_future())
         queue.append(waiter)
+        self._wanted.set()
 
         try:
             async with asyncio.timeout(timeout_s):

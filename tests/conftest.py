@@ -10,6 +10,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,11 @@ from supervisor.settings import ModelRef, SupervisorSettings
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_worker.py"))
+
+
+def on_stand_in(settings: SupervisorSettings) -> SupervisorSettings:
+    """Put the stand-in where the engine's worker is."""
+    return replace(settings, worker_command=STAND_IN)
 
 
 def _open_files() -> dict[int, str]:

@@ -11,9 +11,9 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from aiohttp import web
 
@@ -37,6 +37,8 @@ from supervisor.settings import ModelRef, SupervisorSettings
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+# For those who bring their own engine or have other bounds, such as tests.
+Adjust: TypeAlias = Callable[[SupervisorSettings], SupervisorSettings]
 
 
 class CannotListen(Exception):
@@ -47,13 +49,10 @@ class CannotListen(Exception):
         self.exit_code = exit_code
 
 
-def run_server(settings: ServeSettings, worker_command: tuple[str, ...] | None = None) -> int:
-    """Serve until told to stop; return the process's exit status. Prints the address once it listens.
-
-    worker_command: another program than our worker; for those who bring their own engine, such as tests.
-    """
+def run_server(settings: ServeSettings, adjust: Adjust | None = None) -> int:
+    """Serve until told to stop; return the process's exit status. Prints the address once it listens."""
     try:
-        asyncio.run(_serve(settings, worker_command))
+        asyncio.run(_serve(settings, adjust))
     except CannotListen as error:
         sys.stderr.write(f"prism: {error}\n")
         return error.exit_code
@@ -61,10 +60,10 @@ def run_server(settings: ServeSettings, worker_command: tuple[str, ...] | None =
     return ExitCode.OK
 
 
-async def _serve(settings: ServeSettings, worker_command: tuple[str, ...] | None) -> None:
+async def _serve(settings: ServeSettings, adjust: Adjust | None) -> None:
     async with (
         Notifier(settings.notify_socket, settings.watchdog_s) as systemd,
-        open_services(settings, worker_command) as services,
+        open_services(settings, adjust) as services,
     ):
         runner = make_runner(services)
         await runner.setup()
@@ -83,14 +82,13 @@ async def _serve(settings: ServeSettings, worker_command: tuple[str, ...] | None
 
 
 @contextlib.asynccontextmanager
-async def open_services(
-    settings: ServeSettings, worker_command: tuple[str, ...] | None = None
-) -> AsyncIterator[Services]:
+async def open_services(settings: ServeSettings, adjust: Adjust | None = None) -> AsyncIterator[Services]:
     """Make all parts of a server and end them, workers included, when the block ends."""
     with _runtime_dir(settings.runtime_dir) as runtime_dir:
+        own = _supervisor_settings(settings, runtime_dir)
         services = Services(
             settings=settings,
-            host=ModelHost(_supervisor_settings(settings, runtime_dir, worker_command)),
+            host=ModelHost(own if adjust is None else adjust(own)),
             catalog=AsyncCatalog(Catalog(settings.model_dirs, prefers_cuda=settings.device is not DeviceChoice.CPU)),
             machine=Machine(settings.device),
             access=AccessRules(settings.host, settings.api_keys, settings.cors_origins),
@@ -104,10 +102,8 @@ async def open_services(
             await services.machine.close()
 
 
-def _supervisor_settings(
-    settings: ServeSettings, runtime_dir: Path, worker_command: tuple[str, ...] | None
-) -> SupervisorSettings:
-    own = SupervisorSettings(
+def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> SupervisorSettings:
+    return SupervisorSettings(
         runtime_dir=runtime_dir,
         device=settings.device,
         max_queue=settings.max_queue,
@@ -116,7 +112,6 @@ def _supervisor_settings(
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
     )
-    return own if worker_command is None else replace(own, worker_command=worker_command)
 
 
 @contextlib.contextmanager

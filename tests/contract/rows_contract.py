@@ -5,7 +5,7 @@ from tests.contract.row import Row, later, rows_of
 CONSTRAINED = "decoding under a grammar is not built"
 KEPT = "kept prefixes are not built"
 VRAM = "needs a GPU, and the wait for its memory is not built"
-WATCH = "the watch over progress and the breaker are not built"
+BREAKER = "the breaker is not built"
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
@@ -77,8 +77,13 @@ ROWS: tuple[Row, ...] = (
             "500 for a worker that hung and was killed",
             "contract/test_faults.py::test_a_worker_that_hangs_is_told",
         ),
-        later("3. Codes", "codes.hung-generation", "a generation without progress is ended", WATCH),
-        later("3. Codes", "codes.unavailable", "503 while the breaker of a model is open", WATCH),
+        (
+            "codes.hung-generation",
+            "a generation without progress is ended, and honest work is not",
+            "whole/test_hang.py::test_a_worker_that_was_stopped_is_told_within_four_seconds "
+            "whole/test_hang.py::test_a_long_call_that_computes_is_not_killed",
+        ),
+        later("3. Codes", "codes.unavailable", "503 while the breaker of a model is open", BREAKER),
         (
             "codes.draining",
             "503 for what comes or waits while the server drains",

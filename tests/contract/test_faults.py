@@ -3,15 +3,14 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from prism.http import serve
-from prism.settings import ServeSettings
 from supervisor.host_status import HostState
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.watch_bounds import WatchBounds
+from tests.conftest import on_stand_in
 from tests.contract.client import CHAT, COMPLETIONS, TOOL, body_of
 from tests.contract.conftest import TEMPLATE
 from tests.contract.waiting import begin, until_state
@@ -174,18 +173,14 @@ async def test_a_later_prompt_that_does_not_fit_ends_the_stream_with_an_error(
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
 
 
-async def test_a_worker_that_hangs_is_told(
-    start_server: Start, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = serve._supervisor_settings
+@pytest.mark.parametrize("script", [{"at": {"start": "sleep"}}, {"at": {"token:1": "sleep"}}], ids=["start", "answer"])
+async def test_a_worker_that_hangs_is_told(start_server: Start, make_model: MakeModel, script: dict[str, Any]) -> None:
+    def impatient(settings: SupervisorSettings) -> SupervisorSettings:
+        return replace(on_stand_in(settings), watch=WatchBounds(interval_s=0.05, request_stall_s=0.5))
 
-    def impatient(settings: ServeSettings, runtime_dir: Path, command: tuple[str, ...] | None) -> SupervisorSettings:
-        return replace(own(settings, runtime_dir, command), hello_timeout_s=0.3)
-
-    monkeypatch.setattr(serve, "_supervisor_settings", impatient)
-    make_model(at={"start": "sleep"})
-    server = await start_server()
-    status, answer = await begin(server, CHAT, body_of(CHAT, None, stream=True))
+    make_model(**script)
+    server = await start_server(impatient)
+    status, answer = await begin(server, CHAT, body_of(CHAT, None))
 
     assert (status, answer["error"]["code"]) == (500, "engine_unresponsive")
     await until_state(server, HostState.IDLE)

@@ -30,6 +30,7 @@ def _slice(done: int, total: int, chunk: int) -> NativeCall | None:
     [
         (Progress(phase=Phase.IMPORT), LOAD),
         (Progress(phase=Phase.LOAD), LOAD),
+        (Progress(phase=Phase.DECODE), TOKEN),
         (Started(request_id=1, prompt_tokens=9, max_tokens=9), PREPARE),
         (Delta(request_id=1, text="x", completion_tokens=1), TOKEN),
         (Hello(secret=b"", generation=1, pid=1, version=""), None),
