@@ -3,10 +3,12 @@
 SupervisorError
 ├── Refused              the request was not begun; nothing changed; trying again may help
 │   ├── ServerBusy           the queue is full, or the wait in it was too long
+│   ├── ModelUnavailable     the model's workers keep ending; it is not started again for a while
 │   └── ServerDraining       the server finishes and exits
 ├── RequestFault         the request itself is at fault; the worker is fine
 │   ├── ContextLengthExceeded
-│   └── InvalidForModel
+│   ├── InvalidForModel
+│   └── PromptRefused        workers ended under this prompt
 └── WorkerFault          the worker is gone or useless
     ├── ModelLoadFailed      the model cannot be loaded
     ├── WorkerDied           the process ended under the request
@@ -28,6 +30,14 @@ class ServerBusy(Refused):
     """Too many wait already, or this one waited too long."""
 
 
+class ModelUnavailable(Refused):
+    """The model is not started now, since its workers keep ending. retry_after_s: when it is worth to ask again; above zero."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
 class ServerDraining(Refused):
     """The server finishes what runs and exits; nothing new begins."""
 
@@ -42,6 +52,10 @@ class ContextLengthExceeded(RequestFault):
 
 class InvalidForModel(RequestFault):
     """The worker found the request unusable (an empty prompt after encoding, for example)."""
+
+
+class PromptRefused(RequestFault):
+    """Workers ended under this prompt, more than once. It is refused for some minutes."""
 
 
 class WorkerFault(SupervisorError):

@@ -35,6 +35,9 @@ def _lines(folder: str, name_before: str, depth_left: int) -> Iterator[bytes]:
         with os.scandir(folder) as entries:
             for entry in entries:
                 yield from _lines_of(entry, f"{name_before}{entry.name}", depth_left)
+    except ValueError:
+        # A path that is no path: half of a surrogate pair, a NUL.
+        yield b"no path"
     except OSError as error:
         yield f"{name_before} cannot be listed: {error.errno}".encode("utf-8", "surrogateescape")
 

@@ -11,13 +11,15 @@ import logging
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ipc.front_end import ChannelContext
 from ipc.messages import Loaded
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import ModelLoadFailed, ServerDraining, WorkerDied, WorkerUnresponsive
+from supervisor.errors import ModelLoadFailed, ModelUnavailable, ServerDraining, WorkerDied, WorkerUnresponsive
 from supervisor.host_status import HostState, HostStatus
+from supervisor.loader import Loader
 from supervisor.request_stream import RequestStream
+from supervisor.restart_policy import Allowed, Answer, Open, WaitFor
+from supervisor.seat import Seat
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.turn import Turn as Turn
 from supervisor.turns import Turns
@@ -36,79 +38,129 @@ class ModelHost:
     def __init__(self, settings: SupervisorSettings) -> None:
         self._settings = settings
         self._turns = Turns(settings.max_queue, settings.queue_timeout_s)
-        self._channels = ChannelContext()
+        self._background = Background()
+        self._loader = Loader(settings, self._background)
         self._worker: Worker | None = None
         self._turn: Turn | None = None
-        self._generation = 0
-        self._restarts = 0
         self._quarantined: list[Worker] = []
         self._is_draining = False
         self._drained: asyncio.Task[str | None] | None = None
         self._cut_error: ServerDraining | None = None
-        self._background = Background()
+
+    def check_prompt(self, model: ModelRef, prompt: tuple[str, ...]) -> None:
+        """Raise PromptRefused for a prompt under which workers ended. For those who would rather not queue for that answer."""
+        self._loader.check_prompt(model.model_id, prompt)
 
     @asynccontextmanager
     async def turn(self, model: ModelRef) -> AsyncIterator[Turn]:
         """Wait for the turn, load the model if another or none is resident, and give the worker until the block ends.
 
-        Raises ServerBusy, ServerDraining, ModelLoadFailed, WorkerDied or WorkerUnresponsive before the block begins.
-        When the block ends before its generation has (the client left, a stop string was found), the worker is told to stop.
+        Raises ServerBusy, ServerDraining, ModelUnavailable, ModelLoadFailed, WorkerDied, WorkerUnresponsive or EngineOutOfMemory before
+        the block begins. When the block ends before its generation has (the client left, a stop string was found), the worker is told to
+        stop.
         """
+        seat = Seat(model, self._turns.deadline())
+        await self._sit_down(seat)
+        turn: Turn | None = None
+
         try:
-            await self._turns.take_for_request(model.model_id)
+            worker, loaded = await self._load(seat)
+            self._raise_if_cut()
+            turn = Turn(worker, loaded, lambda: self._load(seat), lambda prompt: self.check_prompt(model, prompt))
+            self._turn = turn
+            yield turn
+        finally:
+            if seat.has_turn:
+                self._turn = None
+                self._end_turn(turn.stream if turn is not None else None, model)
+
+    async def _sit_down(self, seat: Seat) -> None:
+        """Take the turn for the first time."""
+        if not self._is_resident(seat.model) and not self._is_draining:
+            self._refuse_if_open(self._loader.look(seat.model, seat.patience_s()))
+
+        await self._take_turn(seat, is_return=False)
+
+    async def _take_turn(self, seat: Seat, *, is_return: bool) -> None:
+        try:
+            await self._turns.take_for_request(
+                seat.model.model_id, lambda: self._held_back_s(seat), seat.deadline, is_return=is_return
+            )
         except BaseException:
             self._end_unwanted_load()
             raise
 
-        turn: Turn | None = None
+        seat.has_turn = True
 
-        try:
-            worker, loaded = await self._load(model)
-            self._raise_if_cut()
-            turn = Turn(worker, loaded, lambda: self._load(model))
-            self._turn = turn
-            yield turn
-        finally:
-            self._turn = None
-            self._end_turn(turn.stream if turn is not None else None, model)
+    def _held_back_s(self, seat: Seat) -> float:
+        """Return for how long the model may not be started. One that may not be started at all needs the turn to be told so."""
+        if self._is_resident(seat.model):
+            return 0.0
 
-    async def _load(self, model: ModelRef) -> tuple[Worker, Loaded]:
-        """Make this model the resident one. Only inside a turn."""
-        for attempt in range(1, LOAD_ATTEMPTS + 1):
-            worker = await self._worker_for(model)
+        answer = self._loader.look(seat.model, seat.patience_s())
+        return answer.seconds if isinstance(answer, WaitFor) else 0.0
 
+    def _is_resident(self, model: ModelRef) -> bool:
+        return self._worker is not None and self._worker.model == model and self._worker.is_usable
+
+    async def _load(self, seat: Seat) -> tuple[Worker, Loaded]:
+        """Make this model the resident one. Only inside a turn, which others may have for the time of a back-off."""
+        death: WorkerDied | None = None
+
+        for _ in range(LOAD_ATTEMPTS):
             try:
+                worker = await self._worker_for(seat)
                 return worker, await worker.wait_loaded()
             except WorkerDied as error:
-                if attempt == LOAD_ATTEMPTS:
-                    raise ModelLoadFailed(f"model '{model.model_id}' cannot be loaded: {error}") from error
+                logger.warning("the load of '%s' died: %s", seat.model.model_id, error)
+                death = error
+            except ModelUnavailable:
+                if death is None:
+                    raise
 
-                logger.warning("the load of '%s' died and is tried once more: %s", model.model_id, error)
+                # What happened to this request itself says more.
+                break
 
-        raise AssertionError("unreachable")
+        raise ModelLoadFailed(f"model '{seat.model.model_id}' cannot be loaded: {death}") from death
 
-    async def _worker_for(self, model: ModelRef) -> Worker:
+    async def _worker_for(self, seat: Seat) -> Worker:
         """Return the resident worker if it has this model and may go on, else a new one."""
-        worker = self._worker
+        while True:
+            if self._worker is not None and self._is_resident(seat.model):
+                return self._worker
 
-        if worker is not None and worker.model == model and worker.is_usable:
-            return worker
+            if self._worker is not None and not self._worker.is_usable:
+                # Its end may say something about the model, which is asked for next.
+                await self._stop_resident()
 
-        await self._stop_resident()
-        self._raise_if_cut()
-        self._generation += 1
-        self._worker = self._spawn(model)
-        return self._worker
+            # Before another model has to leave for one that may not come.
+            if not await self._may_begin(self._loader.look(seat.model, seat.patience_s()), seat):
+                continue
 
-    def _spawn(self, model: ModelRef) -> Worker:
-        try:
-            return Worker(self._settings, self._channels, self._background, model, self._generation, self._count_crash)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise ModelLoadFailed(f"no worker can be started for '{model.model_id}': {reason}") from error
+            await self._stop_resident()
+            self._raise_if_cut()
 
-    def _count_crash(self) -> None:
-        self._restarts += 1
+            if await self._may_begin(self._loader.begin(seat.model, seat.patience_s()), seat):
+                self._worker = self._loader.spawn(seat.model)
+                return self._worker
+
+    async def _may_begin(self, answer: Answer, seat: Seat) -> bool:
+        """Say whether the load may begin. If it may not yet, others have the turn for that time; all may be different then."""
+        self._refuse_if_open(answer)
+
+        if isinstance(answer, Allowed):
+            return True
+
+        turn, self._turn = self._turn, None
+        seat.has_turn = False
+        self._turns.release()
+        await self._take_turn(seat, is_return=True)
+        self._turn = turn
+        return False
+
+    def _refuse_if_open(self, answer: Answer) -> None:
+        if isinstance(answer, Open):
+            raise ModelUnavailable(answer.reason, answer.retry_after_s)
 
     async def _stop_resident(self) -> None:
         """End the resident worker, if there is one, and wait until it is gone. Once begun it is finished, whoever leaves."""
@@ -160,7 +212,9 @@ class ModelHost:
             grace_s = self._settings.cancel_grace_s
 
             if not await _ends_within(stream, grace_s) and not await self._ends_before_it_is_wanted(stream):
-                worker.kill(WorkerUnresponsive(f"the worker did not stop within {grace_s:g} s of a cancel"))
+                worker.kill(
+                    WorkerUnresponsive(f"the worker did not stop within {grace_s:g} s of a cancel"), is_fault=False
+                )
 
             if not worker.is_usable:
                 await self._stop_resident()
@@ -243,7 +297,7 @@ class ModelHost:
             self._turn.cut(error)
 
         if self._worker is not None and self._worker.loaded is None:
-            self._worker.kill(error)
+            self._worker.kill(error, is_fault=False)
 
     def _raise_if_cut(self) -> None:
         if self._cut_error is not None:
@@ -262,7 +316,7 @@ class ModelHost:
             await asyncio.gather(self._drained, return_exceptions=True)
 
         await self._background.close()
-        self._channels.close()
+        self._loader.close()
 
     def _resident_id(self) -> str | None:
         worker = self._worker
@@ -277,8 +331,8 @@ class ModelHost:
             model_id=worker.model.model_id if worker is not None and loaded is not None else None,
             loaded=loaded,
             worker_pid=worker.pid if worker is not None else None,
-            generation=self._generation,
-            restarts=self._restarts,
+            generation=self._loader.generation,
+            restarts=self._loader.restarts,
             waiting=self._turns.waiting,
             max_queue=self._turns.max_queue,
         )

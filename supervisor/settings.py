@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipc.messages import DeviceChoice
+from supervisor.poison_prompts import PoisonBounds
+from supervisor.restart_settings import RestartSettings
 from supervisor.watch_bounds import WatchBounds
 
 
@@ -17,6 +19,7 @@ class SupervisorSettings:
     queue_timeout_s: longest wait for the turn; 0 means for ever.
     prefill_chunk, threads, has_loop_guard: handed to the worker, see `ipc.launch_spec`.
     watch: how long a worker that works on something may show no progress before it counts as hung.
+    restart: when a model whose workers end is started again. poison: when a prompt under which they end is refused.
     cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed as soon as somebody waits for the turn.
     stop_grace_s, kill_wait_s: see `supervisor.child_process.ChildProcess.stop`.
     worker_command: argv before `--launch-fd N`; tests put a stand-in here.
@@ -30,6 +33,8 @@ class SupervisorSettings:
     threads: int | None = None
     has_loop_guard: bool = True
     watch: WatchBounds = field(default_factory=WatchBounds)
+    restart: RestartSettings = field(default_factory=RestartSettings)
+    poison: PoisonBounds = field(default_factory=PoisonBounds)
     cancel_grace_s: float = 30.0
     stop_grace_s: float = 1.0
     kill_wait_s: float = 5.0

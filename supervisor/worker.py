@@ -24,6 +24,7 @@ from ipc.messages import (
     Generate,
     Hello,
     Loaded,
+    LoadFailCode,
     LoadFailed,
     Progress,
     Rejected,
@@ -33,11 +34,19 @@ from ipc.messages import (
 )
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import InvalidForModel, ModelLoadFailed, SupervisorError, WorkerDied, WorkerUnresponsive
+from supervisor.errors import (
+    EngineOutOfMemory,
+    InvalidForModel,
+    ModelLoadFailed,
+    SupervisorError,
+    WorkerDied,
+    WorkerUnresponsive,
+)
 from supervisor.progress_judge import Activity, Hung
 from supervisor.progress_watch import ProgressWatch
 from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.worker_history import WorkerHistory
 from supervisor.worker_launch import launch_worker
 from supervisor.worker_state import InvalidTransition, WorkerEvent, WorkerState, next_state
 
@@ -60,10 +69,12 @@ class Worker:
         background: Background,
         model: ModelRef,
         number: int,
+        history: WorkerHistory,
         on_crash: Callable[[], None],
     ) -> None:
         """Spawn the process. Raises OSError when the system refuses, ValueError when a path cannot be used; then nothing is left behind.
 
+        history: is told what happens to the worker.
         on_crash: called when a loaded worker has ended although nobody wanted that, before its request is told.
         """
         self.model = model
@@ -73,6 +84,8 @@ class Worker:
         self._is_stop_wanted = False
         self._settings = settings
         self._background = background
+        self._history = history
+        self._is_fault = True
         self._on_crash = on_crash
         self._state = WorkerState.STARTING
         self._story: deque[str] = deque(maxlen=_STORY_LENGTH)
@@ -160,6 +173,7 @@ class Worker:
         except (ChannelClosed, ChannelFull) as error:
             self._end_unreachable(error)
         else:
+            self._history.request_begun(prompt)
             self._watch.begin(Activity.REQUEST)
 
     def _end_unreachable(self, error: ChannelClosed | ChannelFull) -> None:
@@ -173,11 +187,15 @@ class Worker:
         except (ChannelClosed, ChannelFull):
             logger.warning("[worker %d] takes no cancel", self.number)
 
-    def kill(self, reason: SupervisorError) -> None:
-        """End the process at once; its open request and its load end with this reason. The end is told by `exited`."""
+    def kill(self, reason: SupervisorError, *, is_fault: bool = True) -> None:
+        """End the process at once; its open request and its load end with this reason. The end is told by `exited`.
+
+        is_fault: the worker is to blame, which counts against its model.
+        """
         if self._state not in (WorkerState.STOPPING, WorkerState.EXITED):
             logger.warning("[worker %d] is killed: %s", self.number, reason)
             self._stop_reason = reason
+            self._is_fault = is_fault
             self._advance(WorkerEvent.ASKED_TO_STOP)
             self._watch.rest()
             self._set_timer(self._settings.kill_wait_s, self._give_up)
@@ -195,8 +213,9 @@ class Worker:
             return
 
         # One that is dead already was not ended by us: its last words count, and so does the crash.
-        if self._child.is_running:
+        if self._child.is_running and self._state is not WorkerState.STOPPING:
             self._is_stop_wanted = True
+            self._is_fault = False
             self._advance(WorkerEvent.ASKED_TO_STOP)
             self._watch.rest()
 
@@ -239,13 +258,16 @@ class Worker:
             case LoadFailed(code=code, message=text):
                 self._watch.on_message(message)
                 logger.error("[worker %d] cannot load '%s' (%s): %s", self.number, self.model.model_id, code, text)
-                self._settle_load(ModelLoadFailed(f"model '{self.model.model_id}' cannot be loaded: {text}"))
+                self._history.load_failed(code, text)
+                fault = EngineOutOfMemory if code is LoadFailCode.OUT_OF_MEMORY else ModelLoadFailed
+                self._settle_load(fault(f"model '{self.model.model_id}' cannot be loaded: {text}"))
             case _:
                 assert_never(message)
 
     def _on_loaded(self, loaded: Loaded) -> None:
         self._advance(WorkerEvent.LOADED)
         self._watch.on_message(loaded)
+        self._history.loaded()
         self.loaded = loaded
         self._load_settled.set()
         seconds = time.monotonic() - self._started_at
@@ -270,6 +292,7 @@ class Worker:
             self._stream = None
             self._is_tainted = isinstance(message, Failed) and message.is_fatal
             self._advance(WorkerEvent.FINISHED_REQUEST)
+            self._history.request_ended(message)
 
         self._watch.on_message(message)
         stream.take(message)
@@ -335,6 +358,7 @@ class Worker:
         self.exited.set()
 
     def _tell_end(self, error: SupervisorError) -> None:
+        self._history.ended(str(error), is_fault=self._is_fault)
         self._settle_load(error)
 
         if self._stream is not None:

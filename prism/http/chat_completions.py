@@ -62,6 +62,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     services = request.app[SERVICES]
     chat = decode_chat_request(await read_body(request))
     prepared = await _prepare(services, chat)
+    services.host.check_prompt(prepared.model, prepared.prompt.pieces)
 
     async with services.host.turn(prepared.model) as turn:
         services.machine.note_loaded(turn.loaded.device)

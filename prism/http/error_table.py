@@ -1,6 +1,7 @@
 """From the errors of the parts below to the errors that clients see. One table; a test walks the trees and finds it complete."""
 
 import logging
+import math
 
 from prism.api.errors import ApiError, ErrorCode, refusal
 from prism.api.refusals import ambiguous_model, internal_error, invalid_request, template_render_failed
@@ -12,9 +13,11 @@ logger = logging.getLogger(__name__)
 
 _CODES: dict[type[supervision.SupervisorError], ErrorCode | None] = {
     supervision.ServerBusy: ErrorCode.SERVER_BUSY,
+    supervision.ModelUnavailable: ErrorCode.MODEL_UNAVAILABLE,
     supervision.ServerDraining: ErrorCode.SERVER_DRAINING,
     supervision.ContextLengthExceeded: ErrorCode.CONTEXT_LENGTH_EXCEEDED,
     supervision.InvalidForModel: None,
+    supervision.PromptRefused: None,
     supervision.ModelLoadFailed: ErrorCode.MODEL_LOAD_FAILED,
     supervision.WorkerDied: ErrorCode.ENGINE_CRASHED,
     supervision.WorkerUnresponsive: ErrorCode.ENGINE_UNRESPONSIVE,
@@ -47,7 +50,12 @@ def _of_supervisor(error: supervision.SupervisorError) -> ApiError:
     if code is None:
         return invalid_request(str(error))
 
-    return refusal(code, str(error), headers={"Connection": "close"} if code in _CLOSING else None)
+    return refusal(
+        code,
+        str(error),
+        retry_after_s=math.ceil(error.retry_after_s) if isinstance(error, supervision.ModelUnavailable) else None,
+        headers={"Connection": "close"} if code in _CLOSING else None,
+    )
 
 
 def _of_catalog(error: CatalogError) -> ApiError:

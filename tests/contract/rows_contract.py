@@ -5,7 +5,6 @@ from tests.contract.row import Row, later, rows_of
 CONSTRAINED = "decoding under a grammar is not built"
 KEPT = "kept prefixes are not built"
 VRAM = "needs a GPU, and the wait for its memory is not built"
-BREAKER = "the breaker is not built"
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
@@ -83,7 +82,11 @@ ROWS: tuple[Row, ...] = (
             "whole/test_hang.py::test_a_worker_that_was_stopped_is_told_within_four_seconds "
             "whole/test_hang.py::test_a_long_call_that_computes_is_not_killed",
         ),
-        later("3. Codes", "codes.unavailable", "503 while the breaker of a model is open", BREAKER),
+        (
+            "codes.unavailable",
+            "503 while the breaker of a model is open, with the reason and the time",
+            "contract/test_faults.py::test_a_model_whose_loads_keep_failing_is_refused_with_the_reason",
+        ),
         (
             "codes.draining",
             "503 for what comes or waits while the server drains",

@@ -111,3 +111,7 @@ def test_a_huge_folder_costs_a_bounded_time(folder: Path, monkeypatch: pytest.Mo
         (folder / str(number)).touch()
 
     assert folder_mark(folder) == folder_mark(folder)
+
+
+def test_a_path_that_is_no_path_has_a_mark() -> None:
+    assert folder_mark(Path("/models/\ud800")) == folder_mark(Path("/models/\0"))
