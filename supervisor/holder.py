@@ -4,9 +4,9 @@ Called by the host for a load that was refused. Blocks for single calls to a loc
 """
 
 import os
-from dataclasses import dataclass
 from pathlib import Path
 
+from supervisor.errors import Holder as Holder
 from supervisor.held_record import MAX_RECORD_BYTES, read_held
 from supervisor.kernel_locks import flock_owners
 from supervisor.load_lock import LOCK_NAME, RECORD_NAME
@@ -15,14 +15,6 @@ from supervisor.process_identity import Sighting, own_identity, sight, sight_pid
 from supervisor.record_fields import BadRecord, RecordFields
 from supervisor.residents import Resident, list_residents
 from supervisor.state_folder import open_regular
-
-
-@dataclass(frozen=True, slots=True)
-class Holder:
-    """A process and the model that it loads or has loaded; model is None when only the kernel knows of the process."""
-
-    pid: int
-    model: str | None
 
 
 def find_holder(state_dir: Path, missing: MemoryKind | None = None, device_uuid: str | None = None) -> Holder | None:

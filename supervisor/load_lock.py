@@ -21,7 +21,8 @@ from typing import Self
 
 from filelock import lock_descriptor, unlock_descriptor
 
-from supervisor.errors import SupervisorError
+from supervisor.errors import LoadLockBusy as LoadLockBusy
+from supervisor.errors import LockUnavailable as LockUnavailable
 from supervisor.held_record import HeldRecord, is_held, publish, remove_leftovers
 from supervisor.process_identity import own_identity
 from supervisor.record_fields import MAX_TEXT_CHARACTERS, encode_record
@@ -45,22 +46,6 @@ POLL_S = 0.05
 # A file that another user makes in this moment is not shared yet, and one may be deleted between two looks.
 _REFUSALS = 3
 _PASSING = (PermissionError, FileNotFoundError)
-
-
-class LoadLockError(SupervisorError):
-    """The right to load was not given."""
-
-
-class LoadLockBusy(LoadLockError):
-    """Another process kept the lock for the whole wait."""
-
-
-class LockUnavailable(LoadLockError):
-    """There can be no lock in this state folder. Trying again changes nothing until somebody changes the folder."""
-
-    def __init__(self, reason: StateFault, message: str) -> None:
-        super().__init__(message)
-        self.reason = reason
 
 
 class HeldLoadLock:

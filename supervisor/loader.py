@@ -7,9 +7,12 @@ from ipc.messages import LoadFailCode
 from supervisor.background import Background
 from supervisor.errors import ModelLoadFailed, PromptRefused
 from supervisor.folder_mark import folder_mark
+from supervisor.load_permit import LoadPermit, take_lock
 from supervisor.poison_prompts import PoisonPrompts
 from supervisor.restart_policy import Answer, RestartPolicy
+from supervisor.seat import Seat
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.tenure import Tenure
 from supervisor.worker import Worker
 from supervisor.worker_history import WorkerHistory
 
@@ -29,27 +32,35 @@ class Loader:
         self.generation = 0
         self.restarts = 0
 
-    def look(self, model: ModelRef, patience_s: float | None) -> Answer:
-        """Say whether a load of this model could begin now; see `RestartPolicy.look`."""
-        return self._policy.look(model.model_id, lambda: folder_mark(model.path), patience_s)
+    def look(self, seat: Seat) -> Answer:
+        """Say whether a load of its model could begin now; see `RestartPolicy.look`."""
+        return self._policy.look(seat.model.model_id, lambda: folder_mark(seat.model.path), seat.patience_s())
 
-    def begin(self, model: ModelRef, patience_s: float | None) -> Answer:
+    def begin(self, seat: Seat) -> Answer:
         """Ask for the start of a worker. Allowed must be followed by `spawn`; see `RestartPolicy.begin_load`."""
-        return self._policy.begin_load(model.model_id, lambda: folder_mark(model.path), patience_s)
+        return self._policy.begin_load(seat.model.model_id, lambda: folder_mark(seat.model.path), seat.patience_s())
 
-    def spawn(self, model: ModelRef) -> Worker:
-        """Start the worker. Raises ModelLoadFailed when the system refuses."""
+    async def permit(self, model: ModelRef) -> LoadPermit:
+        """Wait for the right to load, at most load_timeout_s. Raises InsufficientResources, ModelLoadFailed."""
+        return LoadPermit(await take_lock(self._settings.load_lock, model.model_id))
+
+    def spawn(self, model: ModelRef, permit: LoadPermit) -> Worker:
+        """Start the worker, which owns the permit from now on. Raises ModelLoadFailed when the system refuses."""
         self.generation += 1
-        history = WorkerHistory(model.model_id, self._policy, self._poison)
+        tenure = Tenure(self._settings.load_lock, model.model_id, permit)
+        history = WorkerHistory(model.model_id, self._policy, self._poison, tenure)
 
         try:
-            return Worker(
+            worker = Worker(
                 self._settings, self._channels, self._background, model, self.generation, history, self._count_crash
             )
         except (OSError, ValueError) as error:
             reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
             history.load_failed(LoadFailCode.OTHER, reason)
             raise ModelLoadFailed(f"no worker can be started for '{model.model_id}': {reason}") from error
+
+        permit.hand_over()
+        return worker
 
     def _count_crash(self) -> None:
         self.restarts += 1

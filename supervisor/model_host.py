@@ -8,7 +8,7 @@ idle or gone. So a turn is never given while the engine still works for somebody
 import asyncio
 import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
 from ipc.messages import Loaded
@@ -16,10 +16,12 @@ from supervisor.background import Background
 from supervisor.child_process import Unkillable
 from supervisor.errors import ModelLoadFailed, ModelUnavailable, ServerDraining, WorkerDied, WorkerUnresponsive
 from supervisor.host_status import HostState, HostStatus
+from supervisor.load_permit import LoadPermit
 from supervisor.loader import Loader
 from supervisor.request_stream import RequestStream
-from supervisor.restart_policy import Allowed, Answer, Open, WaitFor
+from supervisor.restart_policy import Allowed
 from supervisor.seat import Seat
+from supervisor.seating import Seating
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.turn import Turn as Turn
 from supervisor.turns import Turns
@@ -40,10 +42,12 @@ class ModelHost:
         self._turns = Turns(settings.max_queue, settings.queue_timeout_s)
         self._background = Background()
         self._loader = Loader(settings, self._background)
+        self._seating = Seating(self._turns, self._loader, self._is_resident, self._end_unwanted_load)
         self._worker: Worker | None = None
-        self._turn: Turn | None = None
+        # More than one only while the others wait in a back-off.
+        self._open_turns: set[Turn] = set()
         self._quarantined: list[Worker] = []
-        self._is_draining = False
+        self._draining = asyncio.Event()
         self._drained: asyncio.Task[str | None] | None = None
         self._cut_error: ServerDraining | None = None
 
@@ -59,46 +63,21 @@ class ModelHost:
         the block begins. When the block ends before its generation has (the client left, a stop string was found), the worker is told to
         stop.
         """
-        seat = Seat(model, self._turns.deadline())
-        await self._sit_down(seat)
+        seat = await self._seating.take(model)
         turn: Turn | None = None
 
         try:
             worker, loaded = await self._load(seat)
             self._raise_if_cut()
             turn = Turn(worker, loaded, lambda: self._load(seat), lambda prompt: self.check_prompt(model, prompt))
-            self._turn = turn
+            self._open_turns.add(turn)
             yield turn
         finally:
+            if turn is not None:
+                self._open_turns.discard(turn)
+
             if seat.has_turn:
-                self._turn = None
                 self._end_turn(turn.stream if turn is not None else None, model)
-
-    async def _sit_down(self, seat: Seat) -> None:
-        """Take the turn for the first time."""
-        if not self._is_resident(seat.model) and not self._is_draining:
-            self._refuse_if_open(self._loader.look(seat.model, seat.patience_s()))
-
-        await self._take_turn(seat, is_return=False)
-
-    async def _take_turn(self, seat: Seat, *, is_return: bool) -> None:
-        try:
-            await self._turns.take_for_request(
-                seat.model.model_id, lambda: self._held_back_s(seat), seat.deadline, is_return=is_return
-            )
-        except BaseException:
-            self._end_unwanted_load()
-            raise
-
-        seat.has_turn = True
-
-    def _held_back_s(self, seat: Seat) -> float:
-        """Return for how long the model may not be started. One that may not be started at all needs the turn to be told so."""
-        if self._is_resident(seat.model):
-            return 0.0
-
-        answer = self._loader.look(seat.model, seat.patience_s())
-        return answer.seconds if isinstance(answer, WaitFor) else 0.0
 
     def _is_resident(self, model: ModelRef) -> bool:
         return self._worker is not None and self._worker.model == model and self._worker.is_usable
@@ -134,33 +113,37 @@ class ModelHost:
                 await self._stop_resident()
 
             # Before another model has to leave for one that may not come.
-            if not await self._may_begin(self._loader.look(seat.model, seat.patience_s()), seat):
+            if not await self._seating.may_begin(self._loader.look(seat), seat):
                 continue
 
-            await self._stop_resident()
-            self._raise_if_cut()
+            with await self._until_drain(self._loader.permit(seat.model)) as permit:
+                await self._stop_resident()
+                self._raise_if_cut()
+                answer = self._loader.begin(seat)
 
-            if await self._may_begin(self._loader.begin(seat.model, seat.patience_s()), seat):
-                self._worker = self._loader.spawn(seat.model)
-                return self._worker
+                if isinstance(answer, Allowed):
+                    self._worker = self._loader.spawn(seat.model, permit)
+                    return self._worker
 
-    async def _may_begin(self, answer: Answer, seat: Seat) -> bool:
-        """Say whether the load may begin. If it may not yet, others have the turn for that time; all may be different then."""
-        self._refuse_if_open(answer)
+            await self._seating.may_begin(answer, seat)
 
-        if isinstance(answer, Allowed):
-            return True
+    async def _until_drain(self, asking: Coroutine[None, None, LoadPermit]) -> LoadPermit:
+        """Wait for the right to load, which another server may keep for long. A drain does not wait for that."""
+        permits, draining = asyncio.create_task(asking), asyncio.create_task(self._draining.wait())
 
-        turn, self._turn = self._turn, None
-        seat.has_turn = False
-        self._turns.release()
-        await self._take_turn(seat, is_return=True)
-        self._turn = turn
-        return False
+        try:
+            await asyncio.wait({permits, draining}, return_when=asyncio.FIRST_COMPLETED)
 
-    def _refuse_if_open(self, answer: Answer) -> None:
-        if isinstance(answer, Open):
-            raise ModelUnavailable(answer.reason, answer.retry_after_s)
+            if not permits.done():
+                raise ServerDraining("the server is draining and waits for no other server's load")
+
+            return permits.result()
+        except BaseException:
+            permits.add_done_callback(_let_go)
+            permits.cancel()
+            raise
+        finally:
+            draining.cancel()
 
     async def _stop_resident(self) -> None:
         """End the resident worker, if there is one, and wait until it is gone. Once begun it is finished, whoever leaves."""
@@ -260,7 +243,7 @@ class ModelHost:
 
         timeout_s: past it the running generation is cancelled and told ServerDraining; None waits for its own end.
         """
-        self._is_draining = True
+        self._draining.set()
         self._turns.close()
 
         if self._drained is None:
@@ -293,8 +276,8 @@ class ModelHost:
         """End the running request or load with this error, at whatever point it is."""
         self._cut_error = error
 
-        if self._turn is not None:
-            self._turn.cut(error)
+        for turn in self._open_turns:
+            turn.cut(error)
 
         if self._worker is not None and self._worker.loaded is None:
             self._worker.kill(error, is_fault=False)
@@ -305,6 +288,7 @@ class ModelHost:
 
     async def close(self) -> None:
         """End everything at once: for the last steps of the server, after its handlers have ended."""
+        self._draining.set()
         self._turns.close()
 
         if self._worker is not None:
@@ -338,7 +322,7 @@ class ModelHost:
         )
 
     def _state(self, worker: Worker | None) -> HostState:
-        if self._is_draining:
+        if self._draining.is_set():
             return HostState.DRAINING
 
         if any(worker.state is not WorkerState.EXITED for worker in self._quarantined):
@@ -359,3 +343,9 @@ async def _ends_within(stream: RequestStream, bound_s: float) -> bool:
             await stream.ended.wait()
 
     return stream.ended.is_set()
+
+
+def _let_go(permits: asyncio.Task[LoadPermit]) -> None:
+    """Give back what came in the very moment in which nobody wanted it any more."""
+    if not permits.cancelled() and permits.exception() is None:
+        permits.result().release()

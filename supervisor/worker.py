@@ -267,7 +267,7 @@ class Worker:
     def _on_loaded(self, loaded: Loaded) -> None:
         self._advance(WorkerEvent.LOADED)
         self._watch.on_message(loaded)
-        self._history.loaded()
+        self._history.loaded(loaded, self.pid)
         self.loaded = loaded
         self._load_settled.set()
         seconds = time.monotonic() - self._started_at
@@ -354,6 +354,7 @@ class Worker:
         if self.has_crashed:
             self._on_crash()
 
+        self._history.gone()
         self._tell_end(error)
         self.exited.set()
 

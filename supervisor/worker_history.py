@@ -1,27 +1,30 @@
-"""What happens to one worker, told to those who learn from it: the restart policy and the memory for poison prompts.
+"""What happens to one worker, told to those who learn from it: the restart policy, the memory for poison prompts, and its tenure.
 
 Called by the `Worker`, which tells each thing once and in order. Nothing here decides, waits or blocks.
 """
 
-from ipc.messages import FailCode, Failed, Finished, FinishReason, LoadFailCode, Rejected
+from ipc.messages import FailCode, Failed, Finished, FinishReason, Loaded, LoadFailCode, Rejected
 from supervisor.poison_prompts import PoisonPrompts
 from supervisor.restart_policy import RestartPolicy
+from supervisor.tenure import Tenure
 
 
 class WorkerHistory:
     """The life of one worker of a model whose load was begun (`RestartPolicy.begin_load`)."""
 
-    def __init__(self, model_id: str, policy: RestartPolicy, poison: PoisonPrompts) -> None:
+    def __init__(self, model_id: str, policy: RestartPolicy, poison: PoisonPrompts, tenure: Tenure) -> None:
         self._model_id = model_id
         self._policy = policy
         self._poison = poison
+        self._tenure = tenure
         self._is_loaded = False
         self._is_over = False
         self._prompt: tuple[str, ...] | None = None
 
-    def loaded(self) -> None:
+    def loaded(self, loaded: Loaded, worker_pid: int) -> None:
         """The model is loaded."""
         self._is_loaded = True
+        self._tenure.loaded(loaded, worker_pid)
         self._policy.loaded(self._model_id)
 
     def load_failed(self, code: LoadFailCode, message: str) -> None:
@@ -65,3 +68,7 @@ class WorkerHistory:
 
             if self._prompt is not None:
                 self._poison.died_under(self._model_id, self._prompt)
+
+    def gone(self) -> None:
+        """The process is reaped: it has nothing of the machine any more."""
+        self._tenure.gone()

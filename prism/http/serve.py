@@ -29,10 +29,12 @@ from prism.http.services import Services
 from prism.model_entry import ModelEntry
 from prism.settings import ServeSettings
 from prism.systemd_notify import Notifier
-from supervisor.errors import SupervisorError
+from supervisor.errors import LockUnavailable, SupervisorError
 from supervisor.host_status import HostStatus
+from supervisor.load_lock import LoadLock
 from supervisor.model_host import ModelHost
-from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.settings import LoadLockSettings, ModelRef, SupervisorSettings
+from supervisor.state_folder import StateFault
 
 logger = logging.getLogger(__name__)
 
@@ -41,8 +43,8 @@ BACKLOG = 1024
 Adjust: TypeAlias = Callable[[SupervisorSettings], SupervisorSettings]
 
 
-class CannotListen(Exception):
-    """The address cannot be used. exit_code tells whether trying again may help."""
+class CannotServe(Exception):
+    """The address or the state folder cannot be used. exit_code tells whether trying again may help."""
 
     def __init__(self, message: str, exit_code: ExitCode) -> None:
         super().__init__(message)
@@ -53,7 +55,7 @@ def run_server(settings: ServeSettings, adjust: Adjust | None = None) -> int:
     """Serve until told to stop; return the process's exit status. Prints the address once it listens."""
     try:
         asyncio.run(_serve(settings, adjust))
-    except CannotListen as error:
+    except CannotServe as error:
         sys.stderr.write(f"prism: {error}\n")
         return error.exit_code
 
@@ -61,6 +63,8 @@ def run_server(settings: ServeSettings, adjust: Adjust | None = None) -> int:
 
 
 async def _serve(settings: ServeSettings, adjust: Adjust | None) -> None:
+    _check_load_lock(settings)
+
     async with (
         Notifier(settings.notify_socket, settings.watchdog_s) as systemd,
         open_services(settings, adjust) as services,
@@ -111,7 +115,24 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
         prefill_chunk=settings.prefill_chunk,
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
+        load_lock=LoadLockSettings(
+            state_dir=settings.state_dir, is_on=settings.has_load_lock, timeout_s=settings.load_timeout_s
+        ),
     )
+
+
+def _check_load_lock(settings: ServeSettings) -> None:
+    """Raise CannotServe when no load could ever be locked in the state folder; other faults may go away and only cost loads till then."""
+    if not settings.has_load_lock:
+        return
+
+    try:
+        LoadLock(settings.state_dir).check()
+    except LockUnavailable as error:
+        if error.reason in (StateFault.NETWORK, StateFault.NO_LOCKS):
+            raise CannotServe(str(error), ExitCode.CONFIGURATION) from error
+
+        logger.warning("no model can be loaded yet: %s", error)
 
 
 @contextlib.contextmanager
@@ -124,7 +145,7 @@ def _runtime_dir(parent: Path | None) -> Iterator[Path]:
 
 
 async def _listen(runner: web.AppRunner, settings: ServeSettings) -> str:
-    """Listen, and return the base URL. Raises CannotListen."""
+    """Listen, and return the base URL. Raises CannotServe."""
     site = web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG, reuse_address=True)
     place = f"{settings.host}:{settings.port}"
 
@@ -132,11 +153,11 @@ async def _listen(runner: web.AppRunner, settings: ServeSettings) -> str:
         await site.start()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise CannotListen(
+            raise CannotServe(
                 f"{place} is in use by another process; choose another --port", ExitCode.TEMPORARY
             ) from error
 
-        raise CannotListen(f"cannot listen on {place}: {error.strerror or error}", ExitCode.CONFIGURATION) from error
+        raise CannotServe(f"cannot listen on {place}: {error.strerror or error}", ExitCode.CONFIGURATION) from error
 
     # Port 0 lets the system choose; what it chose is in the socket.
     port = runner.addresses[0][1]

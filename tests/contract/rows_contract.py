@@ -132,7 +132,11 @@ ROWS: tuple[Row, ...] = (
             "nothing loaded: drained is false, and it exits",
             "whole/test_life.py::test_drain_with_nothing_loaded_exits_too",
         ),
-        later("4. Endpoints", "contract.holder", "who holds the lock or the memory", "the load lock is not built"),
+        (
+            "contract.holder",
+            "who holds the lock",
+            "whole/test_two_servers.py::test_one_who_waits_too_long_is_told_who_loads",
+        ),
         ("contract.stream-headers", "type, no cache, no buffering, the request's id"),
         ("contract.request-id", "is echoed or made"),
         (
