@@ -14,6 +14,9 @@ from gpu_worker.loop_guard import LoopGuard
 from gpu_worker.sampling import SearchOptions, search_options
 from ipc.messages import Delta, Finished, FinishReason, Generate, Phase, Progress, RejectCode, Started
 
+# How often a worker that makes tokens without text says so. The front takes silence for a hang only after many times that.
+_SIGN_OF_LIFE_S = 1.0
+
 
 @dataclass(frozen=True, slots=True)
 class GenerationSettings:
@@ -47,6 +50,7 @@ class Generation:
         self._taken_at = time.monotonic()
         self._first_token_at = self._taken_at
         self._last_token_at = self._taken_at
+        self._said_at = self._taken_at
         self._completion_tokens = 0
 
     def run(self) -> Finished:
@@ -134,6 +138,7 @@ class Generation:
                 break
 
             self._say(detokenizer.push(token))
+            self._give_sign_of_life(max_tokens)
 
             if self._guard is not None and self._guard.sees_loop(token):
                 reason = FinishReason.LOOP
@@ -149,8 +154,22 @@ class Generation:
         if self._completion_tokens == 1:
             self._first_token_at = self._last_token_at
 
+    def _give_sign_of_life(self, max_tokens: int) -> None:
+        """Tokens without text (half characters, hidden markers) are progress too."""
+        if self._last_token_at - self._said_at >= _SIGN_OF_LIFE_S:
+            self._said_at = self._last_token_at
+            self._channel.send(
+                Progress(
+                    phase=Phase.DECODE,
+                    request_id=self._request.request_id,
+                    done=self._completion_tokens,
+                    total=max_tokens,
+                )
+            )
+
     def _say(self, text: str) -> None:
         if text:
+            self._said_at = self._last_token_at
             self._channel.send(
                 Delta(request_id=self._request.request_id, text=text, completion_tokens=self._completion_tokens)
             )

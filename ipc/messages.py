@@ -66,6 +66,7 @@ class Phase(StrEnum):
     IMPORT = "import"  # load the engine's libraries
     LOAD = "load"  # read the model
     PREFILL = "prefill"  # feed a slice of the prompt
+    DECODE = "decode"  # make tokens that give no text yet; said about once a second while no Delta is
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):

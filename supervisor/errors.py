@@ -3,10 +3,16 @@
 SupervisorError
 ├── Refused              the request was not begun; nothing changed; trying again may help
 │   ├── ServerBusy           the queue is full, or the wait in it was too long
+│   ├── InsufficientResources  memory is short, or another server loads
+│   ├── ModelUnavailable     the model's workers keep ending; it is not started again for a while
 │   └── ServerDraining       the server finishes and exits
 ├── RequestFault         the request itself is at fault; the worker is fine
 │   ├── ContextLengthExceeded
-│   └── InvalidForModel
+│   ├── InvalidForModel
+│   └── PromptRefused        workers ended under this prompt
+├── LoadLockError        the lock that servers share was not given (translated by the loader)
+│   ├── LoadLockBusy
+│   └── LockUnavailable
 └── WorkerFault          the worker is gone or useless
     ├── ModelLoadFailed      the model cannot be loaded
     ├── WorkerDied           the process ended under the request
@@ -14,6 +20,18 @@ SupervisorError
     ├── EngineFailed         the engine raised; the worker may live on
     └── EngineOutOfMemory    host or device memory ran out
 """
+
+from dataclasses import dataclass
+
+from supervisor.state_folder import StateFault
+
+
+@dataclass(frozen=True, slots=True)
+class Holder:
+    """A process and the model that it loads or has loaded; model is None when only the kernel knows of the process."""
+
+    pid: int
+    model: str | None
 
 
 class SupervisorError(Exception):
@@ -26,6 +44,22 @@ class Refused(SupervisorError):
 
 class ServerBusy(Refused):
     """Too many wait already, or this one waited too long."""
+
+
+class ModelUnavailable(Refused):
+    """The model is not started now, since its workers keep ending. retry_after_s: when it is worth to ask again; above zero."""
+
+    def __init__(self, message: str, retry_after_s: float) -> None:
+        super().__init__(message)
+        self.retry_after_s = retry_after_s
+
+
+class InsufficientResources(Refused):
+    """There is not the memory to load the model, or another process has the right to load. holder: the process in the way, if any is."""
+
+    def __init__(self, message: str, holder: Holder | None) -> None:
+        super().__init__(message)
+        self.holder = holder
 
 
 class ServerDraining(Refused):
@@ -42,6 +76,26 @@ class ContextLengthExceeded(RequestFault):
 
 class InvalidForModel(RequestFault):
     """The worker found the request unusable (an empty prompt after encoding, for example)."""
+
+
+class PromptRefused(RequestFault):
+    """Workers ended under this prompt, more than once. It is refused for some minutes."""
+
+
+class LoadLockError(SupervisorError):
+    """The right to load was not given."""
+
+
+class LoadLockBusy(LoadLockError):
+    """Another process kept the lock for the whole wait."""
+
+
+class LockUnavailable(LoadLockError):
+    """There can be no lock in this state folder. Trying again changes nothing until somebody changes the folder."""
+
+    def __init__(self, reason: StateFault, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
 
 
 class WorkerFault(SupervisorError):

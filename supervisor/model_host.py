@@ -6,17 +6,22 @@ idle or gone. So a turn is never given while the engine still works for somebody
 """
 
 import asyncio
+import contextlib
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Coroutine
 from contextlib import asynccontextmanager
 
-from ipc.front_end import ChannelContext
 from ipc.messages import Loaded
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import ModelLoadFailed, ServerDraining, WorkerDied, WorkerUnresponsive
+from supervisor.errors import ModelLoadFailed, ModelUnavailable, ServerDraining, WorkerDied, WorkerUnresponsive
 from supervisor.host_status import HostState, HostStatus
+from supervisor.load_permit import LoadPermit
+from supervisor.loader import Loader
 from supervisor.request_stream import RequestStream
+from supervisor.restart_policy import Allowed
+from supervisor.seat import Seat
+from supervisor.seating import Seating
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.turn import Turn as Turn
 from supervisor.turns import Turns
@@ -35,79 +40,110 @@ class ModelHost:
     def __init__(self, settings: SupervisorSettings) -> None:
         self._settings = settings
         self._turns = Turns(settings.max_queue, settings.queue_timeout_s)
-        self._channels = ChannelContext()
+        self._background = Background()
+        self._loader = Loader(settings, self._background)
+        self._seating = Seating(self._turns, self._loader, self._is_resident, self._end_unwanted_load)
         self._worker: Worker | None = None
-        self._turn: Turn | None = None
-        self._generation = 0
-        self._restarts = 0
+        # More than one only while the others wait in a back-off.
+        self._open_turns: set[Turn] = set()
         self._quarantined: list[Worker] = []
-        self._is_draining = False
+        self._draining = asyncio.Event()
         self._drained: asyncio.Task[str | None] | None = None
         self._cut_error: ServerDraining | None = None
-        self._background = Background()
+
+    def check_prompt(self, model: ModelRef, prompt: tuple[str, ...]) -> None:
+        """Raise PromptRefused for a prompt under which workers ended. For those who would rather not queue for that answer."""
+        self._loader.check_prompt(model.model_id, prompt)
 
     @asynccontextmanager
     async def turn(self, model: ModelRef) -> AsyncIterator[Turn]:
         """Wait for the turn, load the model if another or none is resident, and give the worker until the block ends.
 
-        Raises ServerBusy, ServerDraining, ModelLoadFailed, WorkerDied or WorkerUnresponsive before the block begins.
-        When the block ends before its generation has (the client left, a stop string was found), the worker is told to stop.
+        Raises ServerBusy, ServerDraining, ModelUnavailable, ModelLoadFailed, WorkerDied, WorkerUnresponsive or EngineOutOfMemory before
+        the block begins. When the block ends before its generation has (the client left, a stop string was found), the worker is told to
+        stop.
         """
-        try:
-            await self._turns.take_for_request(model.model_id)
-        except BaseException:
-            self._end_unwanted_load()
-            raise
-
+        seat = await self._seating.take(model)
         turn: Turn | None = None
 
         try:
-            worker, loaded = await self._load(model)
+            worker, loaded = await self._load(seat)
             self._raise_if_cut()
-            turn = Turn(worker, loaded, lambda: self._load(model))
-            self._turn = turn
+            turn = Turn(worker, loaded, lambda: self._load(seat), lambda prompt: self.check_prompt(model, prompt))
+            self._open_turns.add(turn)
             yield turn
         finally:
-            self._turn = None
-            self._end_turn(turn.stream if turn is not None else None, model)
+            if turn is not None:
+                self._open_turns.discard(turn)
 
-    async def _load(self, model: ModelRef) -> tuple[Worker, Loaded]:
-        """Make this model the resident one. Only inside a turn."""
-        for attempt in range(1, LOAD_ATTEMPTS + 1):
-            worker = await self._worker_for(model)
+            if seat.has_turn:
+                self._end_turn(turn.stream if turn is not None else None, model)
 
+    def _is_resident(self, model: ModelRef) -> bool:
+        return self._worker is not None and self._worker.model == model and self._worker.is_usable
+
+    async def _load(self, seat: Seat) -> tuple[Worker, Loaded]:
+        """Make this model the resident one. Only inside a turn, which others may have for the time of a back-off."""
+        death: WorkerDied | None = None
+
+        for _ in range(LOAD_ATTEMPTS):
             try:
+                worker = await self._worker_for(seat)
                 return worker, await worker.wait_loaded()
             except WorkerDied as error:
-                if attempt == LOAD_ATTEMPTS:
-                    raise ModelLoadFailed(f"model '{model.model_id}' cannot be loaded: {error}") from error
+                logger.warning("the load of '%s' died: %s", seat.model.model_id, error)
+                death = error
+            except ModelUnavailable:
+                if death is None:
+                    raise
 
-                logger.warning("the load of '%s' died and is tried once more: %s", model.model_id, error)
+                # What happened to this request itself says more.
+                break
 
-        raise AssertionError("unreachable")
+        raise ModelLoadFailed(f"model '{seat.model.model_id}' cannot be loaded: {death}") from death
 
-    async def _worker_for(self, model: ModelRef) -> Worker:
+    async def _worker_for(self, seat: Seat) -> Worker:
         """Return the resident worker if it has this model and may go on, else a new one."""
-        worker = self._worker
+        while True:
+            if self._worker is not None and self._is_resident(seat.model):
+                return self._worker
 
-        if worker is not None and worker.model == model and worker.is_usable:
-            return worker
+            if self._worker is not None and not self._worker.is_usable:
+                # Its end may say something about the model, which is asked for next.
+                await self._stop_resident()
 
-        await self._stop_resident()
-        self._raise_if_cut()
-        self._generation += 1
-        self._worker = self._spawn(model)
-        return self._worker
+            # Before another model has to leave for one that may not come.
+            if not await self._seating.may_begin(self._loader.look(seat), seat):
+                continue
 
-    def _spawn(self, model: ModelRef) -> Worker:
+            with await self._until_drain(self._loader.permit(seat.model)) as permit:
+                await self._stop_resident()
+                self._raise_if_cut()
+                answer = self._loader.begin(seat)
+
+                if isinstance(answer, Allowed):
+                    self._worker = self._loader.spawn(seat.model, permit)
+                    return self._worker
+
+            await self._seating.may_begin(answer, seat)
+
+    async def _until_drain(self, asking: Coroutine[None, None, LoadPermit]) -> LoadPermit:
+        """Wait for the right to load, which another server may keep for long. A drain does not wait for that."""
+        permits, draining = asyncio.create_task(asking), asyncio.create_task(self._draining.wait())
+
         try:
-            return Worker(self._settings, self._channels, self._background, model, self._generation, self._count_crash)
-        except (OSError, ValueError) as error:
-            reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-            raise ModelLoadFailed(f"no worker can be started for '{model.model_id}': {reason}") from error
+            await asyncio.wait({permits, draining}, return_when=asyncio.FIRST_COMPLETED)
 
-    def _count_crash(self) -> None:
-        self._restarts += 1
+            if not permits.done():
+                raise ServerDraining("the server is draining and waits for no other server's load")
+
+            return permits.result()
+        except BaseException:
+            permits.add_done_callback(_let_go)
+            permits.cancel()
+            raise
+        finally:
+            draining.cancel()
 
     async def _stop_resident(self) -> None:
         """End the resident worker, if there is one, and wait until it is gone. Once begun it is finished, whoever leaves."""
@@ -150,24 +186,34 @@ class ModelHost:
             self._background.start(self._settle_by_stopping())
 
     async def _settle_request(self, worker: Worker, stream: RequestStream) -> None:
-        """Cancel an abandoned generation and wait for its end; past the bound the worker is killed."""
+        """Cancel an abandoned generation and wait for its end; past the bound the worker is killed when somebody waits for the turn.
+
+        When nobody does, an honest slice may take its time; the watch ends a worker that hangs.
+        """
         try:
             stream.cancel()
+            grace_s = self._settings.cancel_grace_s
 
-            try:
-                async with asyncio.timeout(self._settings.cancel_grace_s):
-                    await stream.ended.wait()
-            except TimeoutError:
+            if not await _ends_within(stream, grace_s) and not await self._ends_before_it_is_wanted(stream):
                 worker.kill(
-                    WorkerUnresponsive(
-                        f"the worker did not stop within {self._settings.cancel_grace_s:g} s of a cancel"
-                    )
+                    WorkerUnresponsive(f"the worker did not stop within {grace_s:g} s of a cancel"), is_fault=False
                 )
 
             if not worker.is_usable:
                 await self._stop_resident()
         finally:
             self._turns.release()
+
+    async def _ends_before_it_is_wanted(self, stream: RequestStream) -> bool:
+        """Bounded by the watch over the worker, and by the end of the host, both of which end the stream."""
+        async with asyncio.TaskGroup() as tasks:
+            waits = {tasks.create_task(stream.ended.wait()), tasks.create_task(self._turns.wait_wanted())}
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+
+            for wait in waits:
+                wait.cancel()
+
+        return stream.ended.is_set()
 
     async def _settle_by_stopping(self) -> None:
         try:
@@ -197,7 +243,7 @@ class ModelHost:
 
         timeout_s: past it the running generation is cancelled and told ServerDraining; None waits for its own end.
         """
-        self._is_draining = True
+        self._draining.set()
         self._turns.close()
 
         if self._drained is None:
@@ -230,11 +276,11 @@ class ModelHost:
         """End the running request or load with this error, at whatever point it is."""
         self._cut_error = error
 
-        if self._turn is not None:
-            self._turn.cut(error)
+        for turn in self._open_turns:
+            turn.cut(error)
 
         if self._worker is not None and self._worker.loaded is None:
-            self._worker.kill(error)
+            self._worker.kill(error, is_fault=False)
 
     def _raise_if_cut(self) -> None:
         if self._cut_error is not None:
@@ -242,6 +288,7 @@ class ModelHost:
 
     async def close(self) -> None:
         """End everything at once: for the last steps of the server, after its handlers have ended."""
+        self._draining.set()
         self._turns.close()
 
         if self._worker is not None:
@@ -253,7 +300,7 @@ class ModelHost:
             await asyncio.gather(self._drained, return_exceptions=True)
 
         await self._background.close()
-        self._channels.close()
+        self._loader.close()
 
     def _resident_id(self) -> str | None:
         worker = self._worker
@@ -268,14 +315,14 @@ class ModelHost:
             model_id=worker.model.model_id if worker is not None and loaded is not None else None,
             loaded=loaded,
             worker_pid=worker.pid if worker is not None else None,
-            generation=self._generation,
-            restarts=self._restarts,
+            generation=self._loader.generation,
+            restarts=self._loader.restarts,
             waiting=self._turns.waiting,
             max_queue=self._turns.max_queue,
         )
 
     def _state(self, worker: Worker | None) -> HostState:
-        if self._is_draining:
+        if self._draining.is_set():
             return HostState.DRAINING
 
         if any(worker.state is not WorkerState.EXITED for worker in self._quarantined):
@@ -288,3 +335,17 @@ class ModelHost:
             return HostState.LOADING
 
         return HostState.BUSY if worker.state is WorkerState.GENERATING else HostState.READY
+
+
+async def _ends_within(stream: RequestStream, bound_s: float) -> bool:
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(bound_s):
+            await stream.ended.wait()
+
+    return stream.ended.is_set()
+
+
+def _let_go(permits: asyncio.Task[LoadPermit]) -> None:
+    """Give back what came in the very moment in which nobody wanted it any more."""
+    if not permits.cancelled() and permits.exception() is None:
+        permits.result().release()

@@ -5,6 +5,24 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ipc.messages import DeviceChoice
+from supervisor.poison_prompts import PoisonBounds
+from supervisor.restart_settings import RestartSettings
+from supervisor.watch_bounds import WatchBounds
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LoadLockSettings:
+    """How the servers of one machine keep out of each other's way.
+
+    state_dir: the folder in which they find each other; None for a server that is alone.
+    is_on: load one at a time. timeout_s: longest wait for another server's load; 0 means one attempt.
+    kind: which command this process serves, for the others to read.
+    """
+
+    state_dir: Path | None = None
+    is_on: bool = True
+    timeout_s: float = 120.0
+    kind: str = "serve"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -15,8 +33,10 @@ class SupervisorSettings:
     max_queue: requests that may wait for the turn; 0 means no bound. The one that runs does not count.
     queue_timeout_s: longest wait for the turn; 0 means for ever.
     prefill_chunk, threads, has_loop_guard: handed to the worker, see `ipc.launch_spec`.
-    hello_timeout_s: from spawn to Hello; a cold disk and a loaded machine fit in.
-    cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed.
+    load_lock: what is shared with other servers of this machine.
+    watch: how long a worker that works on something may show no progress before it counts as hung.
+    restart: when a model whose workers end is started again. poison: when a prompt under which they end is refused.
+    cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed as soon as somebody waits for the turn.
     stop_grace_s, kill_wait_s: see `supervisor.child_process.ChildProcess.stop`.
     worker_command: argv before `--launch-fd N`; tests put a stand-in here.
     """
@@ -28,7 +48,10 @@ class SupervisorSettings:
     prefill_chunk: int = 128
     threads: int | None = None
     has_loop_guard: bool = True
-    hello_timeout_s: float = 30.0
+    load_lock: LoadLockSettings = field(default_factory=LoadLockSettings)
+    watch: WatchBounds = field(default_factory=WatchBounds)
+    restart: RestartSettings = field(default_factory=RestartSettings)
+    poison: PoisonBounds = field(default_factory=PoisonBounds)
     cancel_grace_s: float = 30.0
     stop_grace_s: float = 1.0
     kill_wait_s: float = 5.0

@@ -8,6 +8,7 @@ from supervisor.errors import SupervisorError
 from supervisor.request_stream import RequestStream
 from supervisor.worker import Worker
 
+CheckPrompt: TypeAlias = Callable[[tuple[str, ...]], None]
 Reload: TypeAlias = Callable[[], Awaitable[tuple[Worker, Loaded]]]
 
 
@@ -15,11 +16,13 @@ class Turn:
     """A worker with the model loaded, for one user at a time.
 
     reload: makes the model resident once more, when the worker has died before it began a request.
+    check_prompt: raises PromptRefused for a prompt that must not be begun.
     """
 
-    def __init__(self, worker: Worker, loaded: Loaded, reload: Reload) -> None:
+    def __init__(self, worker: Worker, loaded: Loaded, reload: Reload, check_prompt: CheckPrompt) -> None:
         self._worker = worker
         self._reload = reload
+        self._check_prompt = check_prompt
         self._cut_error: SupervisorError | None = None
         self.loaded = loaded
         self.stream: RequestStream | None = None
@@ -30,7 +33,7 @@ class Turn:
         A worker that dies before it says a word about the request has not begun it (it may have been dying since the request before); the
         next worker gets it then, once, and the reader of the stream sees nothing of that.
 
-        Raises InvalidForModel when the request cannot be sent, ServerDraining when the time for running requests is over.
+        Raises InvalidForModel when the request cannot be sent, PromptRefused, ServerDraining when the time for running requests is over.
         """
 
         async def begin_again(stream: RequestStream) -> None:
@@ -39,6 +42,7 @@ class Turn:
             self._worker.begin(stream, prompt, max_tokens, sampling)
 
         self._raise_if_cut()
+        self._check_prompt(prompt)
         stream = RequestStream(begin_again)
         self._worker.begin(stream, prompt, max_tokens, sampling)
         self.stream = stream

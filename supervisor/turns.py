@@ -1,19 +1,27 @@
 """The exclusive right to use the worker, given in order of arrival. Lives in the event loop's thread; nothing here blocks.
 
 A turn is taken by requests and by the operator's commands (unload, drain). Operators go ahead of waiting requests, behind the turn
-that is being used. A waiter that leaves is forgotten at once.
+that is being used. A waiter that leaves is forgotten at once. One whose model may not be started yet (a back-off) keeps its place while
+others, for whose model that does not hold, pass by.
 """
 
 import asyncio
+import math
 from collections import deque
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from supervisor.errors import ServerBusy, ServerDraining
 
 
+def _never() -> float:
+    return 0.0
+
+
 @dataclass(eq=False, slots=True)
 class _Waiter:
     model_id: str | None
+    held_back_s: Callable[[], float]
     granted: asyncio.Future[None] = field(repr=False)
 
 
@@ -30,6 +38,8 @@ class Turns:
         self._operators: deque[_Waiter] = deque()
         self._is_taken = False
         self._is_closed = False
+        self._wanted = asyncio.Event()
+        self._wake: asyncio.TimerHandle | None = None
 
     @property
     def waiting(self) -> int:
@@ -46,29 +56,53 @@ class Turns:
         """The bound of waiting requests; 0 means none."""
         return self._max_queue
 
+    def deadline(self) -> float | None:
+        """Return until when a request that comes now may wait, by the loop's clock; None means for ever."""
+        return asyncio.get_running_loop().time() + self._queue_timeout_s if self._queue_timeout_s else None
+
     def next_wants(self, model_id: str) -> bool:
         """Say whether the next turn goes to a request for this model (and not to an operator)."""
-        # One that was cancelled a moment ago still stands in the queue.
-        queue = [*self._operators, *self._requests]
-        first = next((waiter for waiter in queue if not waiter.granted.done()), None)
+        first = next(self._ready(), None)
         return first is not None and first.model_id == model_id
 
-    async def take_for_request(self, model_id: str) -> None:
+    async def take_for_request(
+        self,
+        model_id: str,
+        held_back_s: Callable[[], float] = _never,
+        deadline: float | None = None,
+        *,
+        is_return: bool = False,
+    ) -> None:
         """Wait for the turn. Raises ServerBusy when the queue is full or the wait too long, ServerDraining after `close`.
 
         The caller must `release`, on every path, once this has returned. Cancelled while waiting: the place is free at once.
+
+        held_back_s: for how long this request may not have the turn yet; 0 when it may. Must not block.
+        deadline: as `deadline()` gives it, which is also meant by None. is_return: it had the turn and comes back, ahead of all who wait.
         """
         if self._is_closed:
             raise ServerDraining("the server is draining and takes no new request")
 
-        if self._is_taken and self._max_queue and len(self._requests) >= self._max_queue:
+        is_full = 0 < self._max_queue <= len(self._requests)
+
+        if is_full and not is_return and (self._is_taken or held_back_s() > 0):
             raise ServerBusy(f"{len(self._requests)} requests wait already (--max-queue {self._max_queue})")
 
-        await self._take(self._requests, model_id, self._queue_timeout_s or None)
+        waiter = _Waiter(model_id, held_back_s, asyncio.get_running_loop().create_future())
+        self._requests.appendleft(waiter) if is_return else self._requests.append(waiter)
+        await self._wait(self._requests, waiter, self.deadline() if deadline is None else deadline)
+
+    async def wait_wanted(self) -> None:
+        """Wait until somebody waits for the turn, request or operator."""
+        while not self._operators and not self._requests:
+            self._wanted.clear()
+            await self._wanted.wait()
 
     async def take_for_operator(self) -> None:
         """Wait for the turn ahead of all waiting requests, without a bound."""
-        await self._take(self._operators, None, None)
+        waiter = _Waiter(None, _never, asyncio.get_running_loop().create_future())
+        self._operators.append(waiter)
+        await self._wait(self._operators, waiter, None)
 
     def take_if_free(self) -> bool:
         """Take the turn when nobody has it; return whether it was taken. It must then be released."""
@@ -78,15 +112,14 @@ class Turns:
         self._is_taken = True
         return True
 
-    async def _take(self, queue: deque[_Waiter], model_id: str | None, timeout_s: float | None) -> None:
-        if self.take_if_free():
-            return
+    async def _wait(self, queue: deque[_Waiter], waiter: _Waiter, deadline: float | None) -> None:
+        self._grant()
 
-        waiter = _Waiter(model_id, asyncio.get_running_loop().create_future())
-        queue.append(waiter)
+        if not waiter.granted.done():
+            self._wanted.set()
 
         try:
-            async with asyncio.timeout(timeout_s):
+            async with asyncio.timeout_at(deadline):
                 await waiter.granted
         except TimeoutError:
             self._forget(queue, waiter)
@@ -106,15 +139,39 @@ class Turns:
 
     def release(self) -> None:
         """Give the turn to the next one that still waits."""
-        for queue in (self._operators, self._requests):
-            while queue:
-                waiter = queue.popleft()
-
-                if not waiter.granted.done():
-                    waiter.granted.set_result(None)
-                    return
-
         self._is_taken = False
+        self._grant()
+
+    def _grant(self) -> None:
+        if self._is_taken:
+            return
+
+        waiter = next(self._ready(), None)
+
+        if waiter is None:
+            self._wake_later()
+            return
+
+        self._is_taken = True
+        (self._requests if waiter in self._requests else self._operators).remove(waiter)
+        waiter.granted.set_result(None)
+
+    def _ready(self) -> Iterator[_Waiter]:
+        """Yield those that may have the turn, in the order in which they get it. One that was cancelled a moment ago still stands here."""
+        for waiter in [*self._operators, *self._requests]:
+            if not waiter.granted.done() and waiter.held_back_s() <= 0:
+                yield waiter
+
+    def _wake_later(self) -> None:
+        """Look again when the first of those that are held back may go on."""
+        if self._wake is not None:
+            self._wake.cancel()
+            self._wake = None
+
+        waits = [waiter.held_back_s() for waiter in self._requests if not waiter.granted.done()]
+
+        if (wait_s := min(waits, default=math.inf)) < math.inf:
+            self._wake = asyncio.get_running_loop().call_later(wait_s, self._grant)
 
     def close(self) -> None:
         """Refuse new requests, and those that wait, in their order. Operators may still come."""

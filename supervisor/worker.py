@@ -42,8 +42,11 @@ from supervisor.errors import (
     WorkerDied,
     WorkerUnresponsive,
 )
+from supervisor.progress_judge import Activity, Hung
+from supervisor.progress_watch import ProgressWatch
 from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.worker_history import WorkerHistory
 from supervisor.worker_launch import launch_worker
 from supervisor.worker_state import InvalidTransition, WorkerEvent, WorkerState, next_state
 
@@ -66,10 +69,12 @@ class Worker:
         background: Background,
         model: ModelRef,
         number: int,
+        history: WorkerHistory,
         on_crash: Callable[[], None],
     ) -> None:
         """Spawn the process. Raises OSError when the system refuses, ValueError when a path cannot be used; then nothing is left behind.
 
+        history: is told what happens to the worker.
         on_crash: called when a loaded worker has ended although nobody wanted that, before its request is told.
         """
         self.model = model
@@ -79,6 +84,8 @@ class Worker:
         self._is_stop_wanted = False
         self._settings = settings
         self._background = background
+        self._history = history
+        self._is_fault = True
         self._on_crash = on_crash
         self._state = WorkerState.STARTING
         self._story: deque[str] = deque(maxlen=_STORY_LENGTH)
@@ -103,7 +110,11 @@ class Worker:
             raise
 
         self._loop = asyncio.get_running_loop()
-        self._timer = self._loop.call_later(settings.hello_timeout_s, self._on_no_hello)
+        self._timer: asyncio.TimerHandle | None = None
+        self._watch = ProgressWatch(
+            self._child.pid, f"worker {number}", settings.watch, settings.prefill_chunk, self._on_hung
+        )
+        self._watch.begin(Activity.START)
         logger.info("[worker %d] started for '%s', process %d", number, model.model_id, self._child.pid)
 
     @property
@@ -161,6 +172,9 @@ class Worker:
             raise InvalidForModel(str(error)) from error
         except (ChannelClosed, ChannelFull) as error:
             self._end_unreachable(error)
+        else:
+            self._history.request_begun(prompt)
+            self._watch.begin(Activity.REQUEST)
 
     def _end_unreachable(self, error: ChannelClosed | ChannelFull) -> None:
         # One that is dead already tells a better reason in a moment: how it ended.
@@ -173,14 +187,25 @@ class Worker:
         except (ChannelClosed, ChannelFull):
             logger.warning("[worker %d] takes no cancel", self.number)
 
-    def kill(self, reason: SupervisorError) -> None:
-        """End the process at once; its open request and its load end with this reason. The end is told by `exited`."""
+    def kill(self, reason: SupervisorError, *, is_fault: bool = True) -> None:
+        """End the process at once; its open request and its load end with this reason. The end is told by `exited`.
+
+        is_fault: the worker is to blame, which counts against its model.
+        """
         if self._state not in (WorkerState.STOPPING, WorkerState.EXITED):
             logger.warning("[worker %d] is killed: %s", self.number, reason)
             self._stop_reason = reason
+            self._is_fault = is_fault
             self._advance(WorkerEvent.ASKED_TO_STOP)
+            self._watch.rest()
+            self._set_timer(self._settings.kill_wait_s, self._give_up)
 
         self._child.kill()
+
+    def _give_up(self) -> None:
+        """The process does not end (it hangs in the kernel): those who wait are told all the same. `stop` then says that it lives."""
+        assert self._stop_reason is not None
+        self._tell_end(self._stop_reason)
 
     async def stop(self) -> None:
         """End the process and wait until it is gone. Bound: stop_grace_s + kill_wait_s, then Unkillable is raised."""
@@ -188,15 +213,18 @@ class Worker:
             return
 
         # One that is dead already was not ended by us: its last words count, and so does the crash.
-        if self._child.is_running:
+        if self._child.is_running and self._state is not WorkerState.STOPPING:
             self._is_stop_wanted = True
+            self._is_fault = False
             self._advance(WorkerEvent.ASKED_TO_STOP)
+            self._watch.rest()
 
         try:
             await self._child.stop(self._settings.stop_grace_s, self._settings.kill_wait_s)
-        except Unkillable:
+        except Unkillable as error:
             # It may outlive all others, and so the sockets' context.
             self._channel.close()
+            self._tell_end(WorkerUnresponsive(f"the worker of '{self.model.model_id}' cannot be ended: {error}"))
             raise
 
         await self.exited.wait()
@@ -221,22 +249,25 @@ class Worker:
             case Started() | Delta() | Finished() | Rejected() | Failed():
                 self._on_request_message(message)
             case Progress():
-                pass
+                self._watch.on_message(message)
             case Hello():
-                self._timer.cancel()
                 self._advance(WorkerEvent.SAID_HELLO)
+                self._watch.on_message(message)
             case Loaded():
                 self._on_loaded(message)
             case LoadFailed(code=code, message=text):
+                self._watch.on_message(message)
                 logger.error("[worker %d] cannot load '%s' (%s): %s", self.number, self.model.model_id, code, text)
-                words = f"model '{self.model.model_id}' cannot be loaded: {text}"
-                is_full = code is LoadFailCode.OUT_OF_MEMORY
-                self._settle_load(EngineOutOfMemory(words) if is_full else ModelLoadFailed(words))
+                self._history.load_failed(code, text)
+                fault = EngineOutOfMemory if code is LoadFailCode.OUT_OF_MEMORY else ModelLoadFailed
+                self._settle_load(fault(f"model '{self.model.model_id}' cannot be loaded: {text}"))
             case _:
                 assert_never(message)
 
     def _on_loaded(self, loaded: Loaded) -> None:
         self._advance(WorkerEvent.LOADED)
+        self._watch.on_message(loaded)
+        self._history.loaded(loaded, self.pid)
         self.loaded = loaded
         self._load_settled.set()
         seconds = time.monotonic() - self._started_at
@@ -261,7 +292,9 @@ class Worker:
             self._stream = None
             self._is_tainted = isinstance(message, Failed) and message.is_fatal
             self._advance(WorkerEvent.FINISHED_REQUEST)
+            self._history.request_ended(message)
 
+        self._watch.on_message(message)
         stream.take(message)
 
     def _on_stray(self, message: RequestMessage) -> None:
@@ -278,13 +311,25 @@ class Worker:
     def _on_fault(self, error: ProtocolError) -> None:
         self.kill(WorkerDied(f"the worker broke the protocol and was ended: {error}"))
 
-    def _on_no_hello(self) -> None:
-        self.kill(WorkerUnresponsive(f"the worker did not say hello within {self._settings.hello_timeout_s:g} s"))
+    def _on_hung(self, hung: Hung) -> None:
+        self.kill(WorkerUnresponsive(hung.text))
 
     def _on_disconnected(self) -> None:
-        self._timer.cancel()
-        error = WorkerDied("the worker closed its connection but did not end, and was ended")
-        self._timer = self._loop.call_later(DISCONNECTED_S, self.kill, error)
+        # Nothing can come any more: the end of the process is all that is waited for.
+        self._watch.rest()
+
+        if self._stop_reason is None:
+            error = WorkerDied("the worker closed its connection but did not end, and was ended")
+            self._set_timer(DISCONNECTED_S, lambda: self.kill(error))
+
+    def _set_timer(self, after_s: float, act: Callable[[], None]) -> None:
+        self._drop_timer()
+        self._timer = self._loop.call_later(after_s, act)
+
+    def _drop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
     def _on_exit(self, status: int) -> None:
         self._background.start(self._bury(status))
@@ -296,7 +341,8 @@ class Worker:
             self._channel.drain()
 
         self._channel.close()
-        self._timer.cancel()
+        self._watch.rest()
+        self._drop_timer()
         os.close(self._lifeline)
         was_stopping = self._state is WorkerState.STOPPING
         self._advance(WorkerEvent.PROCESS_EXITED)
@@ -308,13 +354,17 @@ class Worker:
         if self.has_crashed:
             self._on_crash()
 
+        self._history.gone()
+        self._tell_end(error)
+        self.exited.set()
+
+    def _tell_end(self, error: SupervisorError) -> None:
+        self._history.ended(str(error), is_fault=self._is_fault)
         self._settle_load(error)
 
         if self._stream is not None:
             self._stream.fail(error)
             self._stream = None
-
-        self.exited.set()
 
     def _describe_death(self, status: int) -> WorkerDied:
         last_line = self._child.last_line

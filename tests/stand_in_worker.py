@@ -12,7 +12,8 @@ load_s          time that loading takes; load_error: {"code", "message"} makes i
 prompt_tokens   what Started says; reject: {"code", "message"}; fail: {"code", "message", "is_fatal"} after `fail_after` tokens
 at              {phase: action}; phases: start, hello, load, loaded, started, prefill, token:N, before-end, after-end
                 actions: "kill" (SIGKILL to itself), "segv", "abort", "exit:N", "stop" (SIGSTOP), "sleep" (for ever, deaf to messages),
-                "gil" (sleep for ever in native code that keeps the interpreter lock), "garbage" (send bytes that are no message),
+                "gil" (sleep for ever in native code that keeps the interpreter lock), "burn:SECONDS" (compute),
+                "garbage" (send bytes that are no message),
                 "double-end", "foreign", "flood" (1 MB to stderr), "gate:PATH" (open a FIFO for reading: waits until a test opens it)
 ignore_term     leave SIGTERM without effect
 grandchild      start a child that ignores SIGTERM
@@ -236,6 +237,12 @@ class StandIn:
 
     def _do_gil(self, _: str, __: int) -> None:
         ctypes.PyDLL(None).pause()
+
+    def _do_burn(self, seconds: str, __: int) -> None:
+        until = time.monotonic() + float(seconds)
+
+        while time.monotonic() < until:
+            pass
 
     def _do_garbage(self, _: str, __: int) -> None:
         self._channel._socket.send(b"\xff not a message")

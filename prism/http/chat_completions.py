@@ -65,6 +65,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     chat = decode_chat_request(await read_body(request))
     entry = await resolve_onnx_model(services, chat.model)
     prepared = await services.prompts.run(lambda: _prepare(services.settings, chat, entry))
+    services.host.check_prompt(prepared.model, prepared.prompt.pieces)
 
     async with services.host.turn(prepared.model) as turn:
         services.machine.note_loaded(turn.loaded.device)

@@ -33,9 +33,13 @@ async def completions(request: web.Request) -> web.StreamResponse:
     completion = decode_completion_request(await read_body(request))
     entry = await resolve_onnx_model(services, completion.model)
     check_numbers(completion, is_onnx=True)
+    model = ModelRef(entry.id, entry.path)
+
+    for prompt in prompts_of(completion):
+        services.host.check_prompt(model, (prompt,))
 
     async with (
-        services.host.turn(ModelRef(entry.id, entry.path)) as turn,
+        services.host.turn(model) as turn,
         contextlib.aclosing(_generations(turn, completion)) as generations,
     ):
         services.machine.note_loaded(turn.loaded.device)

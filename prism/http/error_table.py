@@ -1,8 +1,9 @@
 """From the errors of the parts below to the errors that clients see. One table; a test walks the trees and finds it complete."""
 
 import logging
+import math
 
-from prism.api.errors import ApiError, ErrorCode, refusal
+from prism.api.errors import ApiError, ErrorCode, Holder, refusal
 from prism.api.refusals import ambiguous_model, internal_error, invalid_request, template_render_failed
 from prism.catalog import AmbiguousModel, CatalogError, ModelNotFound
 from prism.chat.template_errors import TemplateRenderFailed
@@ -12,9 +13,12 @@ logger = logging.getLogger(__name__)
 
 _CODES: dict[type[supervision.SupervisorError], ErrorCode | None] = {
     supervision.ServerBusy: ErrorCode.SERVER_BUSY,
+    supervision.InsufficientResources: ErrorCode.INSUFFICIENT_RESOURCES,
+    supervision.ModelUnavailable: ErrorCode.MODEL_UNAVAILABLE,
     supervision.ServerDraining: ErrorCode.SERVER_DRAINING,
     supervision.ContextLengthExceeded: ErrorCode.CONTEXT_LENGTH_EXCEEDED,
     supervision.InvalidForModel: None,
+    supervision.PromptRefused: None,
     supervision.ModelLoadFailed: ErrorCode.MODEL_LOAD_FAILED,
     supervision.WorkerDied: ErrorCode.ENGINE_CRASHED,
     supervision.WorkerUnresponsive: ErrorCode.ENGINE_UNRESPONSIVE,
@@ -47,7 +51,18 @@ def _of_supervisor(error: supervision.SupervisorError) -> ApiError:
     if code is None:
         return invalid_request(str(error))
 
-    return refusal(code, str(error), headers={"Connection": "close"} if code in _CLOSING else None)
+    return refusal(
+        code,
+        str(error),
+        retry_after_s=math.ceil(error.retry_after_s) if isinstance(error, supervision.ModelUnavailable) else None,
+        holder=_holder(error.holder) if isinstance(error, supervision.InsufficientResources) else None,
+        headers={"Connection": "close"} if code in _CLOSING else None,
+    )
+
+
+def _holder(holder: supervision.Holder | None) -> Holder | None:
+    # A process that only the kernel knows of has no model that anybody could name.
+    return None if holder is None else Holder(holder.pid, holder.model or "")
 
 
 def _of_catalog(error: CatalogError) -> ApiError:

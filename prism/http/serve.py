@@ -11,9 +11,9 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
+from typing import TypeAlias
 
 from aiohttp import web
 
@@ -30,44 +30,47 @@ from prism.http.services import Services
 from prism.model_entry import ModelEntry
 from prism.settings import ServeSettings
 from prism.systemd_notify import Notifier
-from supervisor.errors import SupervisorError
+from supervisor.errors import LockUnavailable, SupervisorError
 from supervisor.host_status import HostStatus
+from supervisor.load_lock import LoadLock
 from supervisor.model_host import ModelHost
-from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.settings import LoadLockSettings, ModelRef, SupervisorSettings
+from supervisor.state_folder import StateFault
 
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
 # One of them is there where an NVIDIA driver is: on Linux, and under WSL.
 _DRIVER_SIGNS = ("/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
+# For those who bring their own engine or have other bounds, such as tests.
+Adjust: TypeAlias = Callable[[SupervisorSettings], SupervisorSettings]
 
 
-class CannotListen(Exception):
-    """The address cannot be used. exit_code tells whether trying again may help."""
+class CannotServe(Exception):
+    """The address or the state folder cannot be used. exit_code tells whether trying again may help."""
 
     def __init__(self, message: str, exit_code: ExitCode) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
-def run_server(settings: ServeSettings, worker_command: tuple[str, ...] | None = None) -> int:
-    """Serve until told to stop; return the process's exit status. Prints the address once it listens.
-
-    worker_command: another program than our worker; for those who bring their own engine, such as tests.
-    """
+def run_server(settings: ServeSettings, adjust: Adjust | None = None) -> int:
+    """Serve until told to stop; return the process's exit status. Prints the address once it listens."""
     try:
-        asyncio.run(_serve(settings, worker_command))
-    except CannotListen as error:
+        asyncio.run(_serve(settings, adjust))
+    except CannotServe as error:
         sys.stderr.write(f"prism: {error}\n")
         return error.exit_code
 
     return ExitCode.OK
 
 
-async def _serve(settings: ServeSettings, worker_command: tuple[str, ...] | None) -> None:
+async def _serve(settings: ServeSettings, adjust: Adjust | None) -> None:
+    _check_load_lock(settings)
+
     async with (
         Notifier(settings.notify_socket, settings.watchdog_s) as systemd,
-        open_services(settings, worker_command) as services,
+        open_services(settings, adjust) as services,
     ):
         runner = make_runner(services)
         await runner.setup()
@@ -86,14 +89,13 @@ async def _serve(settings: ServeSettings, worker_command: tuple[str, ...] | None
 
 
 @contextlib.asynccontextmanager
-async def open_services(
-    settings: ServeSettings, worker_command: tuple[str, ...] | None = None
-) -> AsyncIterator[Services]:
+async def open_services(settings: ServeSettings, adjust: Adjust | None = None) -> AsyncIterator[Services]:
     """Make all parts of a server and end them, workers included, when the block ends."""
     with _runtime_dir(settings.runtime_dir) as runtime_dir:
+        own = _supervisor_settings(settings, runtime_dir)
         services = Services(
             settings=settings,
-            host=ModelHost(_supervisor_settings(settings, runtime_dir, worker_command)),
+            host=ModelHost(own if adjust is None else adjust(own)),
             catalog=AsyncCatalog(Catalog(settings.model_dirs, prefers_cuda=_prefers_cuda(settings.device))),
             machine=Machine(settings.device),
             access=AccessRules(settings.host, settings.api_keys, settings.cors_origins),
@@ -115,10 +117,8 @@ def _prefers_cuda(choice: DeviceChoice) -> bool:
     return choice is DeviceChoice.CUDA or (choice is DeviceChoice.AUTO and has_driver)
 
 
-def _supervisor_settings(
-    settings: ServeSettings, runtime_dir: Path, worker_command: tuple[str, ...] | None
-) -> SupervisorSettings:
-    own = SupervisorSettings(
+def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> SupervisorSettings:
+    return SupervisorSettings(
         runtime_dir=runtime_dir,
         device=settings.device,
         max_queue=settings.max_queue,
@@ -126,8 +126,24 @@ def _supervisor_settings(
         prefill_chunk=settings.prefill_chunk,
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
+        load_lock=LoadLockSettings(
+            state_dir=settings.state_dir, is_on=settings.has_load_lock, timeout_s=settings.load_timeout_s
+        ),
     )
-    return own if worker_command is None else replace(own, worker_command=worker_command)
+
+
+def _check_load_lock(settings: ServeSettings) -> None:
+    """Raise CannotServe when no load could ever be locked in the state folder; other faults may go away and only cost loads till then."""
+    if not settings.has_load_lock:
+        return
+
+    try:
+        LoadLock(settings.state_dir).check()
+    except LockUnavailable as error:
+        if error.reason in (StateFault.NETWORK, StateFault.NO_LOCKS):
+            raise CannotServe(str(error), ExitCode.CONFIGURATION) from error
+
+        logger.warning("no model can be loaded yet: %s", error)
 
 
 @contextlib.contextmanager
@@ -140,7 +156,7 @@ def _runtime_dir(parent: Path | None) -> Iterator[Path]:
 
 
 async def _listen(runner: web.AppRunner, settings: ServeSettings) -> str:
-    """Listen, and return the base URL. Raises CannotListen."""
+    """Listen, and return the base URL. Raises CannotServe."""
     site = web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG, reuse_address=True)
     place = f"{settings.host}:{settings.port}"
 
@@ -148,11 +164,11 @@ async def _listen(runner: web.AppRunner, settings: ServeSettings) -> str:
         await site.start()
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise CannotListen(
+            raise CannotServe(
                 f"{place} is in use by another process; choose another --port", ExitCode.TEMPORARY
             ) from error
 
-        raise CannotListen(f"cannot listen on {place}: {error.strerror or error}", ExitCode.CONFIGURATION) from error
+        raise CannotServe(f"cannot listen on {place}: {error.strerror or error}", ExitCode.CONFIGURATION) from error
 
     # Port 0 lets the system choose; what it chose is in the socket.
     port = runner.addresses[0][1]

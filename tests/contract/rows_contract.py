@@ -5,7 +5,6 @@ from tests.contract.row import Row, later, rows_of
 CONSTRAINED = "decoding under a grammar is not built"
 KEPT = "kept prefixes are not built"
 VRAM = "needs a GPU, and the wait for its memory is not built"
-WATCH = "the watch over progress and the breaker are not built"
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
@@ -77,8 +76,17 @@ ROWS: tuple[Row, ...] = (
             "500 for a worker that hung and was killed",
             "contract/test_faults.py::test_a_worker_that_hangs_is_told",
         ),
-        later("3. Codes", "codes.hung-generation", "a generation without progress is ended", WATCH),
-        later("3. Codes", "codes.unavailable", "503 while the breaker of a model is open", WATCH),
+        (
+            "codes.hung-generation",
+            "a generation without progress is ended, and honest work is not",
+            "whole/test_hang.py::test_a_worker_that_was_stopped_is_told_within_four_seconds "
+            "whole/test_hang.py::test_a_long_call_that_computes_is_not_killed",
+        ),
+        (
+            "codes.unavailable",
+            "503 while the breaker of a model is open, with the reason and the time",
+            "contract/test_faults.py::test_a_model_whose_loads_keep_failing_is_refused_with_the_reason",
+        ),
         (
             "codes.draining",
             "503 for what comes or waits while the server drains",
@@ -124,7 +132,11 @@ ROWS: tuple[Row, ...] = (
             "nothing loaded: drained is false, and it exits",
             "whole/test_life.py::test_drain_with_nothing_loaded_exits_too",
         ),
-        later("4. Endpoints", "contract.holder", "who holds the lock or the memory", "the load lock is not built"),
+        (
+            "contract.holder",
+            "who holds the lock",
+            "whole/test_two_servers.py::test_one_who_waits_too_long_is_told_who_loads",
+        ),
         ("contract.stream-headers", "type, no cache, no buffering, the request's id"),
         ("contract.request-id", "is echoed or made"),
         (

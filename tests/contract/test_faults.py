@@ -3,15 +3,16 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
 
-from prism.http import serve
-from prism.settings import ServeSettings
 from supervisor.host_status import HostState
+from supervisor.poison_prompts import PoisonBounds
+from supervisor.restart_settings import RestartSettings
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.watch_bounds import WatchBounds
+from tests.conftest import on_stand_in
 from tests.contract.client import CHAT, COMPLETIONS, TOOL, body_of
 from tests.contract.conftest import TEMPLATE
 from tests.contract.waiting import begin, until_state
@@ -40,7 +41,7 @@ def failing(code: str, message: str, is_fatal: bool, after: int = 2) -> dict[str
 
 BEFORE = {
     "load refused": Fault(
-        {"load_error": {"code": "bad_model", "message": "no such op"}}, 500, "model_load_failed", ("no such op",)
+        {"load_error": {"code": "other", "message": "no such op"}}, 500, "model_load_failed", ("no such op",)
     ),
     "device missing": Fault(
         {"load_error": {"code": "device_unavailable", "message": "libcublasLt.so.13"}},
@@ -174,21 +175,53 @@ async def test_a_later_prompt_that_does_not_fit_ends_the_stream_with_an_error(
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
 
 
-async def test_a_worker_that_hangs_is_told(
-    start_server: Start, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    own = serve._supervisor_settings
+@pytest.mark.parametrize("script", [{"at": {"start": "sleep"}}, {"at": {"token:1": "sleep"}}], ids=["start", "answer"])
+async def test_a_worker_that_hangs_is_told(start_server: Start, make_model: MakeModel, script: dict[str, Any]) -> None:
+    def impatient(settings: SupervisorSettings) -> SupervisorSettings:
+        return replace(on_stand_in(settings), watch=WatchBounds(interval_s=0.05, request_stall_s=0.5))
 
-    def impatient(settings: ServeSettings, runtime_dir: Path, command: tuple[str, ...] | None) -> SupervisorSettings:
-        return replace(own(settings, runtime_dir, command), hello_timeout_s=0.3)
-
-    monkeypatch.setattr(serve, "_supervisor_settings", impatient)
-    make_model(at={"start": "sleep"})
-    server = await start_server()
-    status, answer = await begin(server, CHAT, body_of(CHAT, None, stream=True))
+    make_model(**script)
+    server = await start_server(impatient)
+    status, answer = await begin(server, CHAT, body_of(CHAT, None))
 
     assert (status, answer["error"]["code"]) == (500, "engine_unresponsive")
     await until_state(server, HostState.IDLE)
+
+
+async def test_a_model_whose_loads_keep_failing_is_refused_with_the_reason(
+    start_server: Start, make_model: MakeModel
+) -> None:
+    make_model(at={"load": "exit:1"})
+    make_model("well", text=["ok"])
+    server = await start_server(lambda settings: replace(on_stand_in(settings), restart=RestartSettings()))
+
+    for _ in range(2):
+        status, answer = await begin(server, CHAT, body_of(CHAT, None))
+        assert (status, answer["error"]["code"]) == (500, "model_load_failed")
+
+    async with server.post(CHAT, body_of(CHAT, None)) as response:
+        error = (await response.json())["error"]
+
+    assert (response.status, error["code"]) == (503, "model_unavailable")
+    assert 1 <= int(response.headers["Retry-After"]) <= 60
+    assert error["type"] == "server_error"
+    assert "made-up last words" in error["message"]
+    assert (await server.chat("well"))["choices"][0]["message"]["content"] == "ok"
+
+
+@pytest.mark.parametrize("path", [CHAT, COMPLETIONS])
+async def test_a_prompt_that_ended_two_workers_is_refused(
+    start_server: Start, make_model: MakeModel, path: str
+) -> None:
+    make_model(text=["a"])
+    server = await start_server(lambda settings: replace(on_stand_in(settings), poison=PoisonBounds()))
+    body = body_of(path, {"at": {"token:1": "kill"}})
+    answers = [await begin(server, path, body) for _ in range(3)]
+
+    assert [status for status, _ in answers] == [500, 500, 400]
+    assert answers[2][1]["error"]["type"] == "invalid_request_error"
+    assert "ended under this prompt" in answers[2][1]["error"]["message"]
+    await _assert_serves_again(server)
 
 
 async def test_those_who_waited_for_a_worker_that_died_are_served(start_server: Start, make_model: MakeModel) -> None:

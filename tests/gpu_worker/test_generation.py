@@ -1,6 +1,7 @@
 """One request from prompt to end, on a scripted engine."""
 
 import contextlib
+import itertools
 
 import pytest
 
@@ -91,6 +92,17 @@ def test_a_character_over_several_tokens_is_sent_whole() -> None:
     _, channel = run(ScriptedEngine([*"a😀é".encode(), EOS]), request(max_tokens=20))
     assert [m.text for m in channel.sent if isinstance(m, Delta)] == ["a", "😀", "é"]
     assert [m.completion_tokens for m in channel.sent if isinstance(m, Delta)] == [1, 5, 7]
+
+
+def test_tokens_without_text_are_told_as_progress_now_and_then(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A worker that says nothing for long counts as hung."""
+    clock = itertools.count(0.0, 0.4)
+    monkeypatch.setattr("gpu_worker.generation.time.monotonic", lambda: next(clock))
+    # Three of the four parts of a character give no text.
+    _, channel = run(ScriptedEngine([*"😀".encode(), EOS]), request("ab", max_tokens=50))
+    told = [message.done for message in channel.sent if isinstance(message, Progress) and message.phase is Phase.DECODE]
+    assert told == [3]
+    assert channel.text == "😀"
 
 
 def test_a_character_cut_by_the_cap_comes_as_a_replacement() -> None:

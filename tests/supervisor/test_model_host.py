@@ -25,6 +25,7 @@ from supervisor.host_status import HostState
 from supervisor.model_host import ModelHost, Turn
 from supervisor.request_stream import Answer
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.watch_bounds import WatchBounds
 
 MakeModel = Callable[..., ModelRef]
 GREEDY = Sampling(temperature=0.0)
@@ -418,9 +419,9 @@ async def test_a_second_end_is_no_second_answer(host: ModelHost, make_model: Mak
 
 
 async def test_a_worker_that_never_says_hello_is_ended(settings: SupervisorSettings, make_model: MakeModel) -> None:
-    host = ModelHost(replace(settings, hello_timeout_s=0.5))
+    host = ModelHost(replace(settings, watch=WatchBounds(interval_s=0.05, request_stall_s=0.5)))
 
-    with pytest.raises(WorkerUnresponsive, match="hello"):
+    with pytest.raises(WorkerUnresponsive, match="starting"):
         await ask(host, make_model(at={"start": "sleep"}))
 
     await host.close()
@@ -438,6 +439,34 @@ async def test_a_deaf_worker_is_killed_after_the_bound_of_a_cancel(
     assert text_of(await asyncio.wait_for(ask(host, model), 5)) == "ok"
     assert host.status().generation == 2
     await host.close()
+
+
+async def test_a_worker_that_is_deaf_to_a_cancel_is_left_alone_until_somebody_waits(
+    settings: SupervisorSettings, make_model: MakeModel
+) -> None:
+    host = ModelHost(replace(settings, cancel_grace_s=0.05))
+    model = make_model(text=["ok"])
+    task = asyncio.create_task(ask(host, model, '@stand-in {"at": {"started": "burn:0.6"}}'))
+    await until(lambda: host.status().state is HostState.BUSY)
+    task.cancel()
+    await until(lambda: host.status().state is HostState.READY)
+
+    assert text_of(await ask(host, model)) == "ok"
+    assert host.status().generation == 1
+    await host.close()
+
+
+async def test_the_end_of_the_host_ends_a_worker_that_is_deaf_to_a_cancel(
+    settings: SupervisorSettings, make_model: MakeModel
+) -> None:
+    host = ModelHost(replace(settings, cancel_grace_s=0.01))
+    task = asyncio.create_task(ask(host, make_model(), '@stand-in {"at": {"started": "sleep"}}'))
+    await until(lambda: host.status().state is HostState.BUSY)
+    task.cancel()
+    await asyncio.sleep(0.05)
+    await asyncio.wait_for(host.close(), 5)
+
+    assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
 async def test_a_worker_that_ignores_sigterm_and_its_child_are_killed(host: ModelHost, make_model: MakeModel) -> None:

@@ -74,7 +74,7 @@ async def test_a_worker_that_fails_to_load_and_lives_on_is_ended(
 
 
 async def test_the_words_of_a_failed_load_are_never_lost(host: ModelHost, make_model: MakeModel) -> None:
-    model = make_model(load_error={"code": "bad_model", "message": "tokenizer.json is missing"})
+    model = make_model(load_error={"code": "other", "message": "tokenizer.json is missing"})
 
     for _ in range(8):
         with pytest.raises(ModelLoadFailed, match="tokenizer"):
@@ -84,7 +84,7 @@ async def test_the_words_of_a_failed_load_are_never_lost(host: ModelHost, make_m
 async def test_the_words_of_a_failed_load_are_never_lost_on_a_front_that_was_busy(
     host: ModelHost, make_model: MakeModel
 ) -> None:
-    model = make_model(load_error={"code": "bad_model", "message": "tokenizer.json is missing"})
+    model = make_model(load_error={"code": "other", "message": "tokenizer.json is missing"})
     task = asyncio.create_task(ask(host, model))
     await until(lambda: host.status().worker_pid is not None)
     # Until the worker has said everything and is dead, the loop does nothing.

@@ -81,6 +81,56 @@ async def test_the_bound_counts_those_who_wait_and_not_the_one_who_runs() -> Non
     turns.release()
 
 
+async def test_one_who_is_held_back_keeps_the_place_and_others_pass_by() -> None:
+    turns = Turns(8, 300)
+    hold_until = asyncio.get_running_loop().time() + 0.05
+    order: list[str] = []
+
+    def left_s() -> float:
+        return max(hold_until - asyncio.get_running_loop().time(), 0.0)
+
+    async def take(name: str, held_back_s: Callable[[], float]) -> None:
+        await turns.take_for_request("m", held_back_s)
+        order.append(name)
+        turns.release()
+
+    held = [asyncio.create_task(take(name, left_s)) for name in ("a", "b")]
+    await settle()
+    assert (turns.waiting, turns.is_taken) == (2, False)
+    await take("c", lambda: 0.0)
+    await asyncio.gather(*held)
+    assert order == ["c", "a", "b"]
+    assert (turns.waiting, turns.is_taken) == (0, False)
+
+
+async def test_one_who_comes_back_goes_ahead_of_all_who_wait_and_past_the_bound() -> None:
+    turns = Turns(1, 300)
+    await turns.take_for_request("m")
+    waiting = asyncio.create_task(turns.take_for_request("m"))
+    await settle()
+    coming_back = asyncio.create_task(turns.take_for_request("n", is_return=True))
+    await settle()
+    turns.release()
+    await coming_back
+    assert not waiting.done()
+    turns.release()
+    await waiting
+    turns.release()
+
+
+async def test_who_waits_may_be_waited_for() -> None:
+    turns = Turns(8, 300)
+    await turns.take_for_request("m")
+    wanted = asyncio.create_task(turns.wait_wanted())
+    await settle()
+    assert not wanted.done()
+    operator = asyncio.create_task(turns.take_for_operator())
+    await wanted
+    turns.release()
+    await operator
+    turns.release()
+
+
 async def test_no_bound_means_no_bound() -> None:
     turns = Turns(0, 0)
     await turns.take_for_request("m")

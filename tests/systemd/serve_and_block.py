@@ -6,7 +6,7 @@ import time
 
 from prism.http.serve import run_server
 from prism.settings import ServeFlags, load_serve_settings
-from tests.conftest import STAND_IN
+from tests.conftest import on_stand_in
 
 BLOCKED_S = 0.6
 
@@ -22,4 +22,4 @@ def _block(_number: int, _frame: object) -> None:
 
 if __name__ == "__main__":
     signal.signal(signal.SIGUSR1, _block)
-    sys.exit(run_server(load_serve_settings(ServeFlags())[0], STAND_IN))
+    sys.exit(run_server(load_serve_settings(ServeFlags())[0], on_stand_in))

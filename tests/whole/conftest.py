@@ -14,10 +14,10 @@ import aiohttp
 import pytest
 
 from prism.http.app import make_runner
-from prism.http.serve import open_services
+from prism.http.serve import Adjust, open_services
 from prism.http.services import Services
 from prism.settings import ServeSettings
-from tests.conftest import STAND_IN
+from tests.conftest import on_stand_in
 
 ROOT = Path(__file__).parents[2]
 
@@ -76,12 +76,12 @@ async def start_server(tmp_path: Path) -> AsyncIterator[Start]:
     """Return a function that starts a server on the stand-in with the models of `make_model`; flags as keyword arguments."""
     async with contextlib.AsyncExitStack() as stack:
 
-        async def start(worker_command: tuple[str, ...] | None = STAND_IN, **changes: Any) -> Server:
+        async def start(adjust: Adjust | None = on_stand_in, **changes: Any) -> Server:
             models = tmp_path / "models"
             models.mkdir(exist_ok=True)
             base = ServeSettings(state_dir=tmp_path / "state", model_dirs=(models,), port=0)
             settings = replace(base, **changes)
-            services = await stack.enter_async_context(open_services(settings, worker_command))
+            services = await stack.enter_async_context(open_services(settings, adjust))
             runner = make_runner(services)
             await runner.setup()
             stack.push_async_callback(runner.cleanup)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import AsyncIterator, Callable
+from functools import partial
 
 import pytest
 
@@ -34,7 +35,7 @@ async def test_preparations_run_one_after_the_other_in_their_order(prompts: Prom
         running.release()
         return number
 
-    results = await asyncio.gather(*(prompts.run(lambda number=number: prepare(number)) for number in range(50)))
+    results = await asyncio.gather(*(prompts.run(partial(prepare, number)) for number in range(50)))
     assert results == seen == list(range(50))
 
 

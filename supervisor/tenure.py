@@ -1,0 +1,46 @@
+"""What a worker has of the machine: the right to load until it is loaded, and the record of a resident for as long as it lives.
+
+Told by `WorkerHistory`, in the event loop's thread. Writing and removing the record blocks for single calls to a local file system.
+"""
+
+from ipc.messages import Loaded
+from supervisor.load_permit import LoadPermit
+from supervisor.process_sample import read_process
+from supervisor.residents import Announcement, Resident, announce
+from supervisor.settings import LoadLockSettings
+
+
+class Tenure:
+    """Of one worker, from its spawn until it is reaped."""
+
+    def __init__(self, settings: LoadLockSettings, model_id: str, permit: LoadPermit) -> None:
+        self._settings = settings
+        self._model_id = model_id
+        self._permit = permit
+        self._announcement: Announcement | None = None
+
+    def loaded(self, loaded: Loaded, worker_pid: int) -> None:
+        """The model is in memory: the others learn of it, and may load then."""
+        if self._settings.state_dir is not None:
+            # Announced before the lock is free, so that there is no moment in which nobody is named.
+            self._announcement = announce(self._settings.state_dir, self._resident(loaded, worker_pid))
+
+        self._permit.release()
+
+    def _resident(self, loaded: Loaded, worker_pid: int) -> Resident:
+        sample = read_process(worker_pid, with_family=False)
+        return Resident(
+            model=self._model_id,
+            kind=self._settings.kind,
+            worker_pid=worker_pid,
+            device=loaded.device,
+            ram_bytes=sample.resident_bytes if sample is not None else 0,
+            vram_bytes=0,
+        )
+
+    def gone(self) -> None:
+        """The process is reaped."""
+        self._permit.release()
+
+        if self._announcement is not None:
+            self._announcement.withdraw()

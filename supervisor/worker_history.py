@@ -1,0 +1,74 @@
+"""What happens to one worker, told to those who learn from it: the restart policy, the memory for poison prompts, and its tenure.
+
+Called by the `Worker`, which tells each thing once and in order. Nothing here decides, waits or blocks.
+"""
+
+from ipc.messages import FailCode, Failed, Finished, FinishReason, Loaded, LoadFailCode, Rejected
+from supervisor.poison_prompts import PoisonPrompts
+from supervisor.restart_policy import RestartPolicy
+from supervisor.tenure import Tenure
+
+
+class WorkerHistory:
+    """The life of one worker of a model whose load was begun (`RestartPolicy.begin_load`)."""
+
+    def __init__(self, model_id: str, policy: RestartPolicy, poison: PoisonPrompts, tenure: Tenure) -> None:
+        self._model_id = model_id
+        self._policy = policy
+        self._poison = poison
+        self._tenure = tenure
+        self._is_loaded = False
+        self._is_over = False
+        self._prompt: tuple[str, ...] | None = None
+
+    def loaded(self, loaded: Loaded, worker_pid: int) -> None:
+        """The model is loaded."""
+        self._is_loaded = True
+        self._tenure.loaded(loaded, worker_pid)
+        self._policy.loaded(self._model_id)
+
+    def load_failed(self, code: LoadFailCode, message: str) -> None:
+        """The worker said that it cannot load the model, and why. Its end that follows is no further news."""
+        self._is_over = True
+        self._policy.load_failed(self._model_id, code, message)
+
+    def request_begun(self, prompt: tuple[str, ...]) -> None:
+        """The worker was given a request."""
+        self._prompt = prompt
+
+    def request_ended(self, message: Finished | Rejected | Failed) -> None:
+        """The worker said how its request ended."""
+        prompt, self._prompt = self._prompt, None
+
+        match message:
+            case Failed(code=FailCode.ENGINE_ERROR, is_fatal=True, message=text):
+                self._is_over = True
+                self._policy.died(self._model_id, text)
+            case Failed() | Finished(reason=FinishReason.CANCELLED):
+                pass
+            case Finished() | Rejected():
+                self._policy.request_completed(self._model_id)
+
+                if prompt is not None:
+                    self._poison.completed(self._model_id, prompt)
+
+    def ended(self, message: str, *, is_fault: bool) -> None:
+        """The process is gone, or cannot be ended. is_fault: by itself, or by us because it hung or broke the protocol."""
+        if self._is_over:
+            return
+
+        self._is_over = True
+
+        if not is_fault:
+            self._policy.stopped(self._model_id)
+        elif not self._is_loaded:
+            self._policy.load_died(self._model_id, message)
+        else:
+            self._policy.died(self._model_id, message)
+
+            if self._prompt is not None:
+                self._poison.died_under(self._model_id, self._prompt)
+
+    def gone(self) -> None:
+        """The process is reaped: it has nothing of the machine any more."""
+        self._tenure.gone()
