@@ -22,7 +22,7 @@ MAX_SCHEMA_BYTES: Final = 1 << 19  # over all tools of a request and the schema 
 MAX_ARGUMENTS_CHARS: Final = 1 << 19  # over all calls of a request; calls past it reach the template as text
 MAX_JSON_DEPTH: Final = 64
 # Texts and names in a whole body, ignored fields included. Each may become a Python object before the list that holds it is found too long.
-# All the messages, parts, calls and schemas that are allowed above have fewer.
+# All the messages, parts and calls that are allowed above, with schemas that say something, have fewer.
 MAX_JSON_TEXTS: Final = 1 << 18
 
 DEFAULT_MAX_TOKENS: Final = 512

@@ -54,8 +54,9 @@ async def test_a_preparation_whose_caller_left_before_its_turn_never_runs(prompt
     second = asyncio.create_task(prompts.run(lambda: seen.append("second")))
     await asyncio.sleep(0)
     second.cancel()
+    await asyncio.gather(second, return_exceptions=True)
     gate.set()
-    await asyncio.gather(first, second, return_exceptions=True)
+    await first
     await prompts.run(lambda: seen.append("third"))
 
     assert seen == ["third"]
