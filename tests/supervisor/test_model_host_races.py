@@ -95,7 +95,7 @@ async def test_a_worker_that_died_idle_is_no_worker_to_unload(host: ModelHost, m
     pid = pid_of(host)
     kill_and_wait_dead(pid)
 
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
     assert not psutil.pid_exists(pid)
     assert host.status().restarts == 1
 
@@ -106,7 +106,7 @@ async def test_unload_waits_also_for_a_worker_that_is_being_killed(host: ModelHo
     assert host._worker is not None
     host._worker.kill(WorkerDied("made up"))
 
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
     assert not psutil.pid_exists(pid)
 
 
@@ -375,7 +375,7 @@ async def test_the_next_one_who_leaves_in_the_moment_of_its_turn_leaves_no_load(
     second.cancel()
     await until(lambda: not psutil.pid_exists(pid))
     assert host.status().state is HostState.IDLE
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
 
 
 @pytest.mark.parametrize("folder", [os.fsdecode(b"/models/\xff"), "/models/\ud800"])
