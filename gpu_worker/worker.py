@@ -86,9 +86,9 @@ def _load(spec: LaunchSpec, channel: Channel) -> GenAiEngine:
     started_at = time.monotonic()
     # First, because it needs no engine: a wrong folder is told at once.
     folder = read_model_folder(Path(spec.model_dir))
-    no_cuda_reason = None
+    no_cuda_reason = spec.no_cuda_reason
 
-    if spec.device is not DeviceChoice.CPU:
+    if spec.device is not DeviceChoice.CPU and no_cuda_reason is None:
         no_cuda_reason = why_no_cuda(os.environ, Path("/"), engine_folders())
 
     if spec.device is DeviceChoice.CUDA or (spec.device is DeviceChoice.AUTO and no_cuda_reason is None):

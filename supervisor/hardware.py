@@ -147,6 +147,16 @@ def _mib(size_bytes: int | None) -> float | None:
     return None if size_bytes is None else round(size_bytes / _MIB, 1)
 
 
+def private_memory(pid: int) -> int:
+    """Return the bytes of main memory that a process does not share with files or others; 0 when it cannot be seen."""
+    try:
+        memory = psutil.Process(pid).memory_info()
+    except psutil.Error:
+        return 0
+
+    return max(int(memory.rss - memory.shared), 0)
+
+
 def read_ram() -> RamFacts:
     """Read main memory, afresh. Takes well under a millisecond."""
     memory = psutil.virtual_memory()

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from ipc.messages import Loaded
+from supervisor.memory_watch import VramRelease
 
 
 class HostState(StrEnum):
@@ -34,3 +35,11 @@ class HostStatus:
     restarts: int
     waiting: int
     max_queue: int
+
+
+@dataclass(frozen=True, slots=True)
+class UnloadReport:
+    """model_id: what was resident and is gone; None when nothing was. vram: of its GPU; None when it was on none."""
+
+    model_id: str | None
+    vram: VramRelease | None

@@ -9,13 +9,15 @@ from typing import Self
 from supervisor.errors import InsufficientResources, ModelLoadFailed
 from supervisor.holder import find_holder
 from supervisor.load_lock import HeldLoadLock, LoadLock, LoadLockBusy, LockUnavailable
+from supervisor.placement import Placement
 from supervisor.settings import LoadLockSettings
 
 
 class LoadPermit:
-    """The lock, or nothing where there is none to take. As a context it lets go, unless a worker has taken it over."""
+    """The lock, or nothing where there is none to take, and the place. As a context it lets go, unless a worker has taken it over."""
 
-    def __init__(self, lock: HeldLoadLock | None) -> None:
+    def __init__(self, lock: HeldLoadLock | None, placement: Placement) -> None:
+        self.placement = placement
         self._lock = lock
         self._is_handed_over = False
 

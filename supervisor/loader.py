@@ -1,13 +1,18 @@
 """Starts workers, if what happened to those before allows it. Used by the host, inside a turn; in the event loop's thread."""
 
+import logging
 from collections.abc import Sequence
 
 from ipc.front_end import ChannelContext
 from ipc.messages import LoadFailCode
+from supervisor.admission import Admission
 from supervisor.background import Background
-from supervisor.errors import ModelLoadFailed, PromptRefused
+from supervisor.child_process import Unkillable
+from supervisor.errors import ModelLoadFailed, PromptRefused, WorkerUnresponsive
 from supervisor.folder_mark import folder_mark
 from supervisor.load_permit import LoadPermit, take_lock
+from supervisor.memory_gauge import MemoryGauge
+from supervisor.memory_watch import VramRelease, VramWatch
 from supervisor.poison_prompts import PoisonPrompts
 from supervisor.restart_policy import Answer, RestartPolicy
 from supervisor.seat import Seat
@@ -15,6 +20,9 @@ from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.tenure import Tenure
 from supervisor.worker import Worker
 from supervisor.worker_history import WorkerHistory
+from supervisor.worker_state import WorkerState
+
+logger = logging.getLogger(__name__)
 
 
 class Loader:
@@ -23,9 +31,12 @@ class Loader:
     generation: number of the newest worker, 0 before the first. restarts: workers that ended although nobody wanted that.
     """
 
-    def __init__(self, settings: SupervisorSettings, background: Background) -> None:
+    def __init__(self, settings: SupervisorSettings, background: Background, gauge: MemoryGauge) -> None:
         self._settings = settings
         self._background = background
+        self._gauge = gauge
+        self._admission = Admission(settings, gauge)
+        self._stuck: list[Worker] = []
         self._channels = ChannelContext()
         self._policy = RestartPolicy(settings.restart)
         self._poison = PoisonPrompts(settings.poison)
@@ -40,9 +51,17 @@ class Loader:
         """Ask for the start of a worker. Allowed must be followed by `spawn`; see `RestartPolicy.begin_load`."""
         return self._policy.begin_load(seat.model.model_id, lambda: folder_mark(seat.model.path), seat.patience_s())
 
-    async def permit(self, model: ModelRef) -> LoadPermit:
-        """Wait for the right to load, at most load_timeout_s. Raises InsufficientResources, ModelLoadFailed."""
-        return LoadPermit(await take_lock(self._settings.load_lock, model.model_id))
+    async def permit(self, seat: Seat, leaving: Worker | None) -> LoadPermit:
+        """Wait for the right to load, and find a place. Raises InsufficientResources, ModelLoadFailed. leaving: the resident worker."""
+        lock = await take_lock(self._settings.load_lock, seat.model.model_id)
+
+        try:
+            return LoadPermit(lock, await self._admission.place(seat, leaving, self._stuck))
+        except BaseException:
+            if lock is not None:
+                lock.release()
+
+            raise
 
     def spawn(self, model: ModelRef, permit: LoadPermit) -> Worker:
         """Start the worker, which owns the permit from now on. Raises ModelLoadFailed when the system refuses."""
@@ -52,7 +71,14 @@ class Loader:
 
         try:
             worker = Worker(
-                self._settings, self._channels, self._background, model, self.generation, history, self._count_crash
+                self._settings,
+                self._channels,
+                self._background,
+                model,
+                self.generation,
+                permit.placement,
+                history,
+                self._count_crash,
             )
         except (OSError, ValueError) as error:
             reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
@@ -61,6 +87,32 @@ class Loader:
 
         permit.hand_over()
         return worker
+
+    @property
+    def is_stuck(self) -> bool:
+        """Whether a worker that cannot be ended still holds its memory."""
+        return any(worker.state is not WorkerState.EXITED for worker in self._stuck)
+
+    async def end(self, worker: Worker, release_wait_s: float) -> VramRelease | None:
+        """End a worker and wait until its memory is back, at most so long; None when it was on no GPU.
+
+        Raises WorkerUnresponsive when the process cannot be ended; it is set aside, since it still holds its memory.
+        """
+        watch = await VramWatch.begin(self._gauge, worker) if release_wait_s > 0 else None
+
+        try:
+            await worker.stop()
+        except Unkillable as error:
+            logger.critical("[worker %d] is set aside: %s", worker.number, error)
+            self._stuck.append(worker)
+            raise WorkerUnresponsive(f"the worker of '{worker.model.model_id}' cannot be ended: {error}") from error
+
+        release = await watch.wait_back(release_wait_s) if watch is not None else None
+
+        if release is not None and not release.is_verified:
+            logger.warning("[worker %d] its GPU memory was not seen to be back", worker.number)
+
+        return release
 
     def _count_crash(self) -> None:
         self.restarts += 1

@@ -1,4 +1,4 @@
-"""At most one resident model on this server, and the turns in which it is used. The only owner of workers.
+"""At most one resident model on this server, and the turns in which it is used.
 
 Everything that changes the resident worker (a load, a swap, an unload, the end) happens inside a turn, so no two changes can meet.
 A client may leave at any moment; what it leaves unfinished is settled by a task of the host, which keeps the turn until the worker is
@@ -7,20 +7,18 @@ idle or gone. So a turn is never given while the engine still works for somebody
 
 import asyncio
 import contextlib
-import logging
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from ipc.messages import Loaded
 from supervisor.background import Background
-from supervisor.child_process import Unkillable
-from supervisor.errors import ModelLoadFailed, ModelUnavailable, ServerDraining, WorkerDied, WorkerUnresponsive
-from supervisor.host_status import HostState, HostStatus
-from supervisor.load_permit import LoadPermit
+from supervisor.errors import ServerDraining, WorkerUnresponsive
+from supervisor.host_status import HostState, HostStatus, UnloadReport
 from supervisor.loader import Loader
+from supervisor.memory_gauge import MemoryGauge, RamGauge
+from supervisor.memory_watch import VramRelease
 from supervisor.request_stream import RequestStream
-from supervisor.restart_policy import Allowed
-from supervisor.seat import Seat
+from supervisor.residency import OnRelease, Residency, ignore
 from supervisor.seating import Seating
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.turn import Turn as Turn
@@ -28,48 +26,56 @@ from supervisor.turns import Turns
 from supervisor.worker import Worker
 from supervisor.worker_state import WorkerState
 
-logger = logging.getLogger(__name__)
-
-# A worker that dies while it loads, without a reason of its own, gets one more try for the request that waits.
-LOAD_ATTEMPTS = 2
-
 
 class ModelHost:
     """Opened and closed by the server; used by its handlers. All in the event loop's thread."""
 
-    def __init__(self, settings: SupervisorSettings) -> None:
+    def __init__(self, settings: SupervisorSettings, gauge: MemoryGauge | None = None) -> None:
+        """gauge: tells of memory; None for a machine without a GPU."""
         self._settings = settings
         self._turns = Turns(settings.max_queue, settings.queue_timeout_s)
         self._background = Background()
-        self._loader = Loader(settings, self._background)
-        self._seating = Seating(self._turns, self._loader, self._is_resident, self._end_unwanted_load)
-        self._worker: Worker | None = None
+        self._loader = Loader(settings, self._background, gauge or RamGauge())
         # More than one only while the others wait in a back-off.
         self._open_turns: set[Turn] = set()
-        self._quarantined: list[Worker] = []
         self._draining = asyncio.Event()
         self._drained: asyncio.Task[str | None] | None = None
         self._cut_error: ServerDraining | None = None
+        self._residency = Residency(
+            self._loader, self._background, settings.memory.release_wait_s, self._draining, self._raise_if_cut
+        )
+        self._seating = Seating(self._turns, self._loader, self._residency.is_resident, self._end_unwanted_load)
+
+    @property
+    def _worker(self) -> Worker | None:
+        return self._residency.worker
 
     def check_prompt(self, model: ModelRef, prompt: tuple[str, ...]) -> None:
         """Raise PromptRefused for a prompt under which workers ended. For those who would rather not queue for that answer."""
         self._loader.check_prompt(model.model_id, prompt)
 
     @asynccontextmanager
-    async def turn(self, model: ModelRef) -> AsyncIterator[Turn]:
+    async def turn(self, model: ModelRef, tokens: int = 0) -> AsyncIterator[Turn]:
         """Wait for the turn, load the model if another or none is resident, and give the worker until the block ends.
 
-        Raises ServerBusy, ServerDraining, ModelUnavailable, ModelLoadFailed, WorkerDied, WorkerUnresponsive or EngineOutOfMemory before
-        the block begins. When the block ends before its generation has (the client left, a stop string was found), the worker is told to
-        stop.
+        tokens: of the request, prompt and answer, for which the model must have room; an estimate.
+
+        Raises ServerBusy, ServerDraining, ModelUnavailable, InsufficientResources, ModelLoadFailed, WorkerDied, WorkerUnresponsive or
+        EngineOutOfMemory before the block begins. When the block ends before its generation has (the client left, a stop string was
+        found), the worker is told to stop.
         """
-        seat = await self._seating.take(model)
+        seat = await self._seating.take(model, tokens)
         turn: Turn | None = None
 
         try:
-            worker, loaded = await self._load(seat)
+            worker, loaded = await self._residency.load(seat, self._seating)
             self._raise_if_cut()
-            turn = Turn(worker, loaded, lambda: self._load(seat), lambda prompt: self.check_prompt(model, prompt))
+            turn = Turn(
+                worker,
+                loaded,
+                lambda: self._residency.load(seat, self._seating),
+                lambda prompt: self.check_prompt(model, prompt),
+            )
             self._open_turns.add(turn)
             yield turn
         finally:
@@ -78,91 +84,6 @@ class ModelHost:
 
             if seat.has_turn:
                 self._end_turn(turn.stream if turn is not None else None, model)
-
-    def _is_resident(self, model: ModelRef) -> bool:
-        return self._worker is not None and self._worker.model == model and self._worker.is_usable
-
-    async def _load(self, seat: Seat) -> tuple[Worker, Loaded]:
-        """Make this model the resident one. Only inside a turn, which others may have for the time of a back-off."""
-        death: WorkerDied | None = None
-
-        for _ in range(LOAD_ATTEMPTS):
-            try:
-                worker = await self._worker_for(seat)
-                return worker, await worker.wait_loaded()
-            except WorkerDied as error:
-                logger.warning("the load of '%s' died: %s", seat.model.model_id, error)
-                death = error
-            except ModelUnavailable:
-                if death is None:
-                    raise
-
-                # What happened to this request itself says more.
-                break
-
-        raise ModelLoadFailed(f"model '{seat.model.model_id}' cannot be loaded: {death}") from death
-
-    async def _worker_for(self, seat: Seat) -> Worker:
-        """Return the resident worker if it has this model and may go on, else a new one."""
-        while True:
-            if self._worker is not None and self._is_resident(seat.model):
-                return self._worker
-
-            if self._worker is not None and not self._worker.is_usable:
-                # Its end may say something about the model, which is asked for next.
-                await self._stop_resident()
-
-            # Before another model has to leave for one that may not come.
-            if not await self._seating.may_begin(self._loader.look(seat), seat):
-                continue
-
-            with await self._until_drain(self._loader.permit(seat.model)) as permit:
-                await self._stop_resident()
-                self._raise_if_cut()
-                answer = self._loader.begin(seat)
-
-                if isinstance(answer, Allowed):
-                    self._worker = self._loader.spawn(seat.model, permit)
-                    return self._worker
-
-            await self._seating.may_begin(answer, seat)
-
-    async def _until_drain(self, asking: Coroutine[None, None, LoadPermit]) -> LoadPermit:
-        """Wait for the right to load, which another server may keep for long. A drain does not wait for that."""
-        permits, draining = asyncio.create_task(asking), asyncio.create_task(self._draining.wait())
-
-        try:
-            await asyncio.wait({permits, draining}, return_when=asyncio.FIRST_COMPLETED)
-
-            if not permits.done():
-                raise ServerDraining("the server is draining and waits for no other server's load")
-
-            return permits.result()
-        except BaseException:
-            permits.add_done_callback(_let_go)
-            permits.cancel()
-            raise
-        finally:
-            draining.cancel()
-
-    async def _stop_resident(self) -> None:
-        """End the resident worker, if there is one, and wait until it is gone. Once begun it is finished, whoever leaves."""
-        if self._worker is None:
-            return
-
-        await self._background.finish(self._stop(self._worker))
-
-    async def _stop(self, worker: Worker) -> None:
-        """Raises WorkerUnresponsive when the process cannot be ended; it is set aside, since it still holds its memory."""
-        try:
-            await worker.stop()
-        except Unkillable as error:
-            logger.critical("[worker %d] is set aside: %s", worker.number, error)
-            self._quarantined.append(worker)
-            raise WorkerUnresponsive(f"the worker of '{worker.model.model_id}' cannot be ended: {error}") from error
-        finally:
-            if self._worker is worker:
-                self._worker = None
 
     def _end_turn(self, stream: RequestStream | None, model: ModelRef) -> None:
         """Hand the turn on, at once when the worker is idle, else when it has been brought to rest."""
@@ -200,7 +121,7 @@ class ModelHost:
                 )
 
             if not worker.is_usable:
-                await self._stop_resident()
+                await self._residency.stop()
         finally:
             self._turns.release()
 
@@ -215,9 +136,9 @@ class ModelHost:
 
         return stream.ended.is_set()
 
-    async def _settle_by_stopping(self) -> None:
+    async def _settle_by_stopping(self, on_release: OnRelease = ignore) -> None:
         try:
-            await self._stop_resident()
+            await self._residency.stop(on_release)
         finally:
             self._turns.release()
 
@@ -226,17 +147,19 @@ class ModelHost:
         async with self.turn(model) as turn:
             return turn.loaded
 
-    async def unload(self) -> str | None:
-        """Stop the resident worker, behind the request that runs and ahead of those that wait. Returns the id of its model, or None.
+    async def unload(self) -> UnloadReport:
+        """Stop the resident worker, behind the request that runs and ahead of those that wait.
 
-        Returns only after the process is gone. Safe against a caller that leaves: the stop goes on and the turn is handed on after it.
+        Returns only after the process is gone and, on a GPU, its memory is back (bounded).
+        Safe against a caller that leaves: the stop goes on and the turn is handed on after it.
         """
         await self._turns.take_for_operator()
-        model_id = self._resident_id()
+        model_id = self._residency.model_id
 
         # Also when there is no id: a worker that failed may not be gone yet.
-        await self._background.finish(self._settle_by_stopping())
-        return model_id
+        releases = list[VramRelease | None]()
+        await self._background.finish(self._settle_by_stopping(releases.append))
+        return UnloadReport(model_id, releases[-1] if releases else None)
 
     def drain(self, timeout_s: float | None = None) -> asyncio.Task[str | None]:
         """Refuse new and waiting requests, let the running one end, stop the worker. A second drain gets the first one's task.
@@ -258,8 +181,8 @@ class ModelHost:
         await self._turns.take_for_operator()
 
         try:
-            model_id = self._resident_id()
-            await self._stop_resident()
+            model_id = self._residency.model_id
+            await self._residency.stop()
             return model_id
         finally:
             self._turns.release()
@@ -291,8 +214,7 @@ class ModelHost:
         self._draining.set()
         self._turns.close()
 
-        if self._worker is not None:
-            await asyncio.gather(self._stop(self._worker), return_exceptions=True)
+        await self._residency.close()
 
         if self._drained is not None:
             # What it waits for has been done above.
@@ -301,10 +223,6 @@ class ModelHost:
 
         await self._background.close()
         self._loader.close()
-
-    def _resident_id(self) -> str | None:
-        worker = self._worker
-        return worker.model.model_id if worker is not None and worker.is_usable else None
 
     def status(self) -> HostStatus:
         """Report, without waiting for anything."""
@@ -325,7 +243,7 @@ class ModelHost:
         if self._draining.is_set():
             return HostState.DRAINING
 
-        if any(worker.state is not WorkerState.EXITED for worker in self._quarantined):
+        if self._loader.is_stuck:
             return HostState.DEGRADED
 
         if worker is None:
@@ -343,9 +261,3 @@ async def _ends_within(stream: RequestStream, bound_s: float) -> bool:
             await stream.ended.wait()
 
     return stream.ended.is_set()
-
-
-def _let_go(permits: asyncio.Task[LoadPermit]) -> None:
-    """Give back what came in the very moment in which nobody wanted it any more."""
-    if not permits.cancelled() and permits.exception() is None:
-        permits.result().release()

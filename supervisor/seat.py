@@ -8,10 +8,14 @@ from supervisor.settings import ModelRef
 
 @dataclass(slots=True)
 class Seat:
-    """deadline: until when it may wait for the turn, by the loop's clock; None for ever. has_turn: it has the turn and must hand it on."""
+    """deadline: until when it may wait for the turn, by the loop's clock; None for ever. tokens: of prompt and answer, estimated.
+
+    has_turn: it has the turn and must hand it on.
+    """
 
     model: ModelRef
     deadline: float | None
+    tokens: int = 0
     has_turn: bool = False
 
     def patience_s(self) -> float | None:

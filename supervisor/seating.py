@@ -27,9 +27,9 @@ class Seating:
         self._is_resident = is_resident
         self._on_left = on_left
 
-    async def take(self, model: ModelRef) -> Seat:
+    async def take(self, model: ModelRef, tokens: int) -> Seat:
         """Return a seat that has the turn. Raises ModelUnavailable at once, else as `Turns.take_for_request` does."""
-        seat = Seat(model, self._turns.deadline())
+        seat = Seat(model, self._turns.deadline(), tokens)
 
         if not self._is_resident(model):
             refuse_if_open(self._loader.look(seat))

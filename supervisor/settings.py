@@ -26,6 +26,19 @@ class LoadLockSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class MemorySettings:
+    """Bounds of memory. is_checked: refuse a load that does not fit. Reserves, in MiB, stay free for others.
+
+    release_wait_s: longest wait for the memory of a GPU after the end of a worker.
+    """
+
+    is_checked: bool = True
+    ram_reserve_mb: float = 2048.0
+    vram_reserve_mb: float = 1536.0
+    release_wait_s: float = 5.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorSettings:
     """Bounds and choices of the supervisor. Times are in seconds.
 
@@ -34,6 +47,7 @@ class SupervisorSettings:
     queue_timeout_s: longest wait for the turn; 0 means for ever.
     prefill_chunk, threads, has_loop_guard: handed to the worker, see `ipc.launch_spec`.
     load_lock: what is shared with other servers of this machine.
+    memory: whether a model fits, and whether its memory came back.
     watch: how long a worker that works on something may show no progress before it counts as hung.
     restart: when a model whose workers end is started again. poison: when a prompt under which they end is refused.
     cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed as soon as somebody waits for the turn.
@@ -49,6 +63,7 @@ class SupervisorSettings:
     threads: int | None = None
     has_loop_guard: bool = True
     load_lock: LoadLockSettings = field(default_factory=LoadLockSettings)
+    memory: MemorySettings = field(default_factory=MemorySettings)
     watch: WatchBounds = field(default_factory=WatchBounds)
     restart: RestartSettings = field(default_factory=RestartSettings)
     poison: PoisonBounds = field(default_factory=PoisonBounds)

@@ -3,7 +3,7 @@
 Told by `WorkerHistory`, in the event loop's thread. Writing and removing the record blocks for single calls to a local file system.
 """
 
-from ipc.messages import Loaded
+from ipc.messages import Device, Loaded
 from supervisor.load_permit import LoadPermit
 from supervisor.process_sample import read_process
 from supervisor.residents import Announcement, Resident, announce
@@ -28,6 +28,7 @@ class Tenure:
         self._permit.release()
 
     def _resident(self, loaded: Loaded, worker_pid: int) -> Resident:
+        placement, is_on_gpu = self._permit.placement, loaded.device is Device.CUDA
         sample = read_process(worker_pid, with_family=False)
         return Resident(
             model=self._model_id,
@@ -35,7 +36,8 @@ class Tenure:
             worker_pid=worker_pid,
             device=loaded.device,
             ram_bytes=sample.resident_bytes if sample is not None else 0,
-            vram_bytes=0,
+            vram_bytes=placement.vram_bytes if is_on_gpu else 0,
+            device_uuid=placement.gpu.uuid if placement.gpu is not None and is_on_gpu else None,
         )
 
     def gone(self) -> None:

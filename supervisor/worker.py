@@ -18,6 +18,7 @@ from ipc.front_end import ChannelContext, FrontEnd
 from ipc.messages import (
     Cancel,
     Delta,
+    Device,
     Failed,
     Finished,
     FromWorker,
@@ -42,6 +43,8 @@ from supervisor.errors import (
     WorkerDied,
     WorkerUnresponsive,
 )
+from supervisor.gpu_report import GpuDevice
+from supervisor.placement import Placement
 from supervisor.progress_judge import Activity, Hung
 from supervisor.progress_watch import ProgressWatch
 from supervisor.request_stream import RequestStream
@@ -69,16 +72,18 @@ class Worker:
         background: Background,
         model: ModelRef,
         number: int,
+        placement: Placement,
         history: WorkerHistory,
         on_crash: Callable[[], None],
     ) -> None:
         """Spawn the process. Raises OSError when the system refuses, ValueError when a path cannot be used; then nothing is left behind.
 
-        history: is told what happens to the worker.
+        placement: where it is to be loaded. history: is told what happens to the worker.
         on_crash: called when a loaded worker has ended although nobody wanted that, before its request is told.
         """
         self.model = model
         self.number = number
+        self.placement = placement
         self.loaded: Loaded | None = None
         self._is_tainted = False
         self._is_stop_wanted = False
@@ -103,7 +108,7 @@ class Worker:
 
         try:
             self._child, self._lifeline = launch_worker(
-                settings, model, number, self._channel.endpoint, secret, self._on_exit
+                settings, model, number, placement, self._channel.endpoint, secret, self._on_exit
             )
         except BaseException:
             self._channel.close()
@@ -132,6 +137,12 @@ class Worker:
     def has_crashed(self) -> bool:
         """Whether it ended although nobody wanted that."""
         return self._state is WorkerState.EXITED and not self._is_stop_wanted and self.loaded is not None
+
+    @property
+    def gpu(self) -> GpuDevice | None:
+        """The device that it uses, or will; None on the CPU."""
+        is_on_cpu = self.loaded is not None and self.loaded.device is not Device.CUDA
+        return None if is_on_cpu else self.placement.gpu
 
     @property
     def pid(self) -> int:
@@ -255,12 +266,8 @@ class Worker:
                 self._watch.on_message(message)
             case Loaded():
                 self._on_loaded(message)
-            case LoadFailed(code=code, message=text):
-                self._watch.on_message(message)
-                logger.error("[worker %d] cannot load '%s' (%s): %s", self.number, self.model.model_id, code, text)
-                self._history.load_failed(code, text)
-                fault = EngineOutOfMemory if code is LoadFailCode.OUT_OF_MEMORY else ModelLoadFailed
-                self._settle_load(fault(f"model '{self.model.model_id}' cannot be loaded: {text}"))
+            case LoadFailed():
+                self._on_load_failed(message)
             case _:
                 assert_never(message)
 
@@ -275,6 +282,18 @@ class Worker:
 
         if loaded.fallback_reason is not None:
             logger.warning("[worker %d] runs on the CPU, not on CUDA: %s", self.number, loaded.fallback_reason)
+
+    def _on_load_failed(self, failed: LoadFailed) -> None:
+        if self._load_settled.is_set():
+            self._on_fault(ProtocolError("a LoadFailed that has no place: the load has ended"))
+            return
+
+        self._watch.on_message(failed)
+        model_id = self.model.model_id
+        logger.error("[worker %d] cannot load '%s' (%s): %s", self.number, model_id, failed.code, failed.message)
+        self._history.load_failed(failed.code, failed.message)
+        fault = EngineOutOfMemory if failed.code is LoadFailCode.OUT_OF_MEMORY else ModelLoadFailed
+        self._settle_load(fault(f"model '{model_id}' cannot be loaded: {failed.message}"))
 
     def _settle_load(self, error: SupervisorError) -> None:
         if not self._load_settled.is_set():

@@ -5,9 +5,23 @@ from pathlib import Path
 
 import ipc
 
-# Names that a worker must not see: the key of the API, and proxies (a worker has no business on the network).
+# Names that a worker must not see: keys, proxies (a worker has no business on the network), and the ways to the service manager.
 _WITHHELD = frozenset(
-    {"PRISM_API_KEY", "HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "http_proxy", "https_proxy", "all_proxy", "HF_TOKEN"}
+    {
+        "PRISM_API_KEY",
+        "PRISM_API_KEY_FILE",
+        "CREDENTIALS_DIRECTORY",
+        "HF_TOKEN",
+        "HTTP_PROXY",
+        "HTTPS_PROXY",
+        "ALL_PROXY",
+        "http_proxy",
+        "https_proxy",
+        "all_proxy",
+        "NOTIFY_SOCKET",
+        "WATCHDOG_USEC",
+        "WATCHDOG_PID",
+    }
 )
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 
 from ipc.launch_spec import LaunchSpec, write_launch_spec
 from supervisor.child_process import ChildProcess
+from supervisor.placement import Placement
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.worker_environment import worker_environment
 
@@ -13,6 +14,7 @@ def launch_worker(
     settings: SupervisorSettings,
     model: ModelRef,
     number: int,
+    placement: Placement,
     endpoint: str,
     secret: bytes,
     on_exit: Callable[[int], None],
@@ -27,7 +29,8 @@ def launch_worker(
         generation=number,
         parent_pid=os.getpid(),
         model_dir=str(model.path),
-        device=settings.device,
+        device=placement.device,
+        no_cuda_reason=placement.no_cuda_reason,
         prefill_chunk=settings.prefill_chunk,
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
@@ -40,7 +43,7 @@ def launch_worker(
         write_launch_spec(write_fd, spec)
         child = ChildProcess(
             (*settings.worker_command, "--launch-fd", str(read_fd)),
-            worker_environment(),
+            {**worker_environment(), **placement.variables},
             pass_fds=(read_fd,),
             label=f"worker {number}",
             on_exit=on_exit,

@@ -20,7 +20,7 @@ from prism.pull.pip_download import download_wheel
 from supervisor.model_host import ModelHost
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
-from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.settings import MemorySettings, ModelRef, SupervisorSettings
 
 # The engine reads this when it is imported, which test modules do after this file; else it keeps a database open in the home folder.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
@@ -36,8 +36,14 @@ ANY_PROMPT = PoisonBounds(deaths_to_refuse=100_000)
 
 
 def on_stand_in(settings: SupervisorSettings) -> SupervisorSettings:
-    """Put the stand-in where the engine's worker is, and let it end as often as a test wants."""
-    return replace(settings, worker_command=STAND_IN, restart=ENDLESS_RESTARTS, poison=ANY_PROMPT)
+    """Put the stand-in where the engine's worker is, let it end as often as a test wants, and load it into whatever memory there is."""
+    return replace(
+        settings,
+        worker_command=STAND_IN,
+        restart=ENDLESS_RESTARTS,
+        poison=ANY_PROMPT,
+        memory=MemorySettings(is_checked=False),
+    )
 
 
 def _open_files() -> dict[int, str]:

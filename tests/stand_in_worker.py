@@ -99,8 +99,8 @@ class StandIn:
             sys.exit(3)
 
         loaded = Loaded(
-            device=Device(self._script.get("device", "cpu")),
-            fallback_reason=self._script.get("fallback_reason"),
+            device=Device("cpu" if self._spec.no_cuda_reason else self._script.get("device", "cpu")),
+            fallback_reason=self._script.get("fallback_reason", self._spec.no_cuda_reason),
             context_length=self._script.get("context_length"),
             load_sec=0.0,
             engine_version="stand-in",

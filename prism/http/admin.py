@@ -4,18 +4,29 @@ import asyncio
 
 import msgspec
 from aiohttp import web
+from msgspec import UNSET
 
 from prism.api.admin_request import decode_drain_request, decode_unload_request, drain_timeout_s
 from prism.api.server_responses import Drained, Unloaded
 from prism.http.body import read_body
 from prism.http.services import EXIT_DELAY_S, SERVICES
+from supervisor.host_status import UnloadReport
 
 
 async def unload(request: web.Request) -> web.Response:
     """Stop the resident worker, behind the request that runs, and answer when its process is gone."""
     decode_unload_request(await read_body(request))
-    model_id = await request.app[SERVICES].host.unload()
-    return _json(Unloaded(unloaded=model_id is not None, model=model_id))
+    return _json(_unloaded(await request.app[SERVICES].host.unload()))
+
+
+def _unloaded(report: UnloadReport) -> Unloaded:
+    released = report.vram.released_bytes if report.vram is not None else None
+    return Unloaded(
+        unloaded=report.model_id is not None,
+        model=report.model_id,
+        vram_released_mb=round(released / (1 << 20), 1) if released is not None else UNSET,
+        vram_verified=report.vram.is_verified if report.vram is not None else UNSET,
+    )
 
 
 async def drain(request: web.Request) -> web.Response:

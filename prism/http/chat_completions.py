@@ -32,7 +32,7 @@ from prism.chat.reasoning_tags import TagPair, pairs_for_template
 from prism.http.body import read_body
 from prism.http.chunks import ChatEvents
 from prism.http.error_table import to_api_error
-from prism.http.generation import Generation, Outcome
+from prism.http.generation import Generation, Outcome, likely_tokens
 from prism.http.onnx_model import resolve_onnx_model
 from prism.http.services import SERVICES
 from prism.http.sse import EventStream, open_event_stream
@@ -67,7 +67,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     prepared = await services.prompts.run(lambda: _prepare(services.settings, chat, entry))
     services.host.check_prompt(prepared.model, prepared.prompt.pieces)
 
-    async with services.host.turn(prepared.model) as turn:
+    async with services.host.turn(prepared.model, likely_tokens(prepared.prompt.pieces, prepared.max_tokens)) as turn:
         services.machine.note_loaded(turn.loaded.device)
         stream = turn.generate(prepared.prompt.pieces, prepared.max_tokens, prepared.sampling)
         generation = Generation(stream, _pipeline(prepared), turn.loaded.device, "messages")

@@ -19,7 +19,7 @@ from prism.chat.answer import AnswerPipeline
 from prism.http.body import read_body
 from prism.http.chunks import TextEvents
 from prism.http.error_table import to_api_error
-from prism.http.generation import Generation, Outcome
+from prism.http.generation import Generation, Outcome, likely_tokens
 from prism.http.onnx_model import resolve_onnx_model
 from prism.http.services import SERVICES
 from prism.http.sse import EventStream, open_event_stream
@@ -39,7 +39,7 @@ async def completions(request: web.Request) -> web.StreamResponse:
         services.host.check_prompt(model, (prompt,))
 
     async with (
-        services.host.turn(model) as turn,
+        services.host.turn(model, likely_tokens(prompts_of(completion), max_new_tokens(completion))) as turn,
         contextlib.aclosing(_generations(turn, completion)) as generations,
     ):
         services.machine.note_loaded(turn.loaded.device)

@@ -16,6 +16,14 @@ from prism.chat.finish_reason import OpenAiFinishReason, openai_finish_reason
 from supervisor.errors import ContextLengthExceeded, SupervisorError
 from supervisor.request_stream import Answer, RequestStream
 
+# Of most languages and tokenizers; fewer characters only cost a bound that is too high.
+_CHARACTERS_PER_TOKEN = 3
+
+
+def likely_tokens(prompt: Sequence[str], max_tokens: int) -> int:
+    """Return about how many tokens a request takes, prompt and answer, for the memory that its model needs."""
+    return sum(map(len, prompt)) // _CHARACTERS_PER_TOKEN + max_tokens
+
 
 @dataclass(frozen=True, slots=True)
 class Outcome:

@@ -3,13 +3,17 @@
 from ipc.messages import Device, DeviceChoice
 from supervisor.cuda_probe import CudaProber, planned_device, with_device
 from supervisor.hardware import Hardware, HardwareMonitor
+from supervisor.memory_gauge import MachineGauge
 from supervisor.nvml import Nvml
 from supervisor.visible_devices import visible_devices
 from supervisor.worker_environment import worker_environment
 
 
 class Machine:
-    """Opened in the event loop by the server, closed at its end. Nothing here blocks or raises because of a driver."""
+    """Opened in the event loop by the server, closed at its end. Nothing here blocks or raises because of a driver.
+
+    gauge: tells the supervisor of memory, before and after loads.
+    """
 
     def __init__(self, choice: DeviceChoice) -> None:
         self._choice = choice
@@ -19,6 +23,7 @@ class Machine:
         self._environment = worker_environment()
         self._prober = CudaProber(self._environment)
         self._last_loaded: Device | None = None
+        self.gauge = MachineGauge(self._nvml, self._prober, self._environment)
 
     def start(self) -> None:
         """Begin to look at the libraries, so that the first question has an answer."""

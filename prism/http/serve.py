@@ -33,8 +33,9 @@ from prism.systemd_notify import Notifier
 from supervisor.errors import LockUnavailable, SupervisorError
 from supervisor.host_status import HostStatus
 from supervisor.load_lock import LoadLock
+from supervisor.memory_gauge import MemoryGauge
 from supervisor.model_host import ModelHost
-from supervisor.settings import LoadLockSettings, ModelRef, SupervisorSettings
+from supervisor.settings import LoadLockSettings, MemorySettings, ModelRef, SupervisorSettings
 from supervisor.state_folder import StateFault
 
 logger = logging.getLogger(__name__)
@@ -54,10 +55,13 @@ class CannotServe(Exception):
         self.exit_code = exit_code
 
 
-def run_server(settings: ServeSettings, adjust: Adjust | None = None) -> int:
-    """Serve until told to stop; return the process's exit status. Prints the address once it listens."""
+def run_server(settings: ServeSettings, adjust: Adjust | None = None, gauge: MemoryGauge | None = None) -> int:
+    """Serve until told to stop; return the process's exit status. Prints the address once it listens.
+
+    adjust: has the last word on how workers are treated. gauge: stands for this machine's memory.
+    """
     try:
-        asyncio.run(_serve(settings, adjust))
+        asyncio.run(_serve(settings, adjust, gauge))
     except CannotServe as error:
         sys.stderr.write(f"prism: {error}\n")
         return error.exit_code
@@ -65,12 +69,12 @@ def run_server(settings: ServeSettings, adjust: Adjust | None = None) -> int:
     return ExitCode.OK
 
 
-async def _serve(settings: ServeSettings, adjust: Adjust | None) -> None:
+async def _serve(settings: ServeSettings, adjust: Adjust | None, gauge: MemoryGauge | None) -> None:
     _check_load_lock(settings)
 
     async with (
         Notifier(settings.notify_socket, settings.watchdog_s) as systemd,
-        open_services(settings, adjust) as services,
+        open_services(settings, adjust, gauge) as services,
     ):
         runner = make_runner(services)
         await runner.setup()
@@ -89,15 +93,18 @@ async def _serve(settings: ServeSettings, adjust: Adjust | None) -> None:
 
 
 @contextlib.asynccontextmanager
-async def open_services(settings: ServeSettings, adjust: Adjust | None = None) -> AsyncIterator[Services]:
+async def open_services(
+    settings: ServeSettings, adjust: Adjust | None = None, gauge: MemoryGauge | None = None
+) -> AsyncIterator[Services]:
     """Make all parts of a server and end them, workers included, when the block ends."""
     with _runtime_dir(settings.runtime_dir) as runtime_dir:
         own = _supervisor_settings(settings, runtime_dir)
+        machine = Machine(settings.device)
         services = Services(
             settings=settings,
-            host=ModelHost(own if adjust is None else adjust(own)),
+            host=ModelHost(own if adjust is None else adjust(own), gauge or machine.gauge),
             catalog=AsyncCatalog(Catalog(settings.model_dirs, prefers_cuda=_prefers_cuda(settings.device))),
-            machine=Machine(settings.device),
+            machine=machine,
             access=AccessRules(settings.host, settings.api_keys, settings.cors_origins),
             prompts=PromptThread(),
         )
@@ -126,6 +133,11 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
         prefill_chunk=settings.prefill_chunk,
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
+        memory=MemorySettings(
+            is_checked=settings.has_resource_check,
+            ram_reserve_mb=settings.ram_reserve_mb,
+            vram_reserve_mb=settings.vram_reserve_mb,
+        ),
         load_lock=LoadLockSettings(
             state_dir=settings.state_dir, is_on=settings.has_load_lock, timeout_s=settings.load_timeout_s
         ),

@@ -4,7 +4,6 @@ from tests.contract.row import Row, later, rows_of
 
 CONSTRAINED = "decoding under a grammar is not built"
 KEPT = "kept prefixes are not built"
-VRAM = "needs a GPU, and the wait for its memory is not built"
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
@@ -121,7 +120,12 @@ ROWS: tuple[Row, ...] = (
             "ahead of those who wait, behind the one that runs; the process is gone before the answer",
             "contract/test_queue.py::test_unload_waits_for_the_running_request_and_goes_ahead_of_the_queue",
         ),
-        later("4. Endpoints", "contract.vram", "unload tells how much memory came back", VRAM),
+        (
+            "contract.vram",
+            "unload waits for the memory of the GPU and tells how much came back",
+            "supervisor/test_admission.py::test_an_unload_waits_until_the_memory_is_back_and_says_so "
+            "whole/test_two_servers.py::test_one_without_room_is_told_whom_to_drain_and_loads_after_that",
+        ),
         (
             "contract.drain-bound",
             "timeout_ms bounds the wait",
@@ -134,8 +138,9 @@ ROWS: tuple[Row, ...] = (
         ),
         (
             "contract.holder",
-            "who holds the lock",
-            "whole/test_two_servers.py::test_one_who_waits_too_long_is_told_who_loads",
+            "who holds the lock or the memory",
+            "whole/test_two_servers.py::test_one_who_waits_too_long_is_told_who_loads "
+            "whole/test_two_servers.py::test_one_without_room_is_told_whom_to_drain_and_loads_after_that",
         ),
         ("contract.stream-headers", "type, no cache, no buffering, the request's id"),
         ("contract.request-id", "is echoed or made"),

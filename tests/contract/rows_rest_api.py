@@ -3,7 +3,6 @@
 from tests.contract.row import Row, later, rows_of
 
 OLLAMA = "the pass-through to Ollama is not built"
-BUDGET = "the memory budget and the load lock are not built"
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
@@ -155,7 +154,11 @@ ROWS: tuple[Row, ...] = (
             "waits for the running generation",
             "contract/test_queue.py::test_unload_waits_for_the_running_request_and_goes_ahead_of_the_queue",
         ),
-        later("Unload", "unload.budget", "the next load is checked against memory again", BUDGET),
+        (
+            "unload.budget",
+            "the next load is checked against memory again",
+            "whole/test_two_servers.py::test_one_without_room_is_told_whom_to_drain_and_loads_after_that",
+        ),
     ),
     *rows_of(
         "Drain",
@@ -170,7 +173,11 @@ ROWS: tuple[Row, ...] = (
             "the running generation ends first",
             "whole/test_life.py::test_drain_lets_a_stream_end_whole_and_refuses_what_is_new",
         ),
-        later("Drain", "drain.holder", "an orchestrator learns from error.holder whom to drain", BUDGET),
+        (
+            "drain.holder",
+            "an orchestrator learns from error.holder whom to drain",
+            "whole/test_two_servers.py::test_one_without_room_is_told_whom_to_drain_and_loads_after_that",
+        ),
     ),
     *rows_of(
         "Errors",
@@ -192,7 +199,12 @@ ROWS: tuple[Row, ...] = (
             "503 with Retry-After when memory does not suffice",
             "contract/test_faults.py::test_a_fault_before_the_stream_is_a_plain_answer",
         ),
-        later("Errors", "errors.budget", "loading is refused before it can hurt, and the holder is named", BUDGET),
+        (
+            "errors.budget",
+            "loading is refused before it can hurt, and the holder is named",
+            "supervisor/test_admission.py::test_a_model_that_does_not_fit_into_main_memory_is_refused_with_figures "
+            "whole/test_two_servers.py::test_one_without_room_is_told_whom_to_drain_and_loads_after_that",
+        ),
         (
             "errors.busy",
             "503 with Retry-After past the queue's timeout or length",
@@ -223,7 +235,11 @@ ROWS: tuple[Row, ...] = (
             "8 by default, then 503 at once",
             "contract/test_queue.py::test_a_full_queue_refuses_at_once",
         ),
-        later("Concurrency", "concurrency.memory", "too little memory refuses a load", BUDGET),
+        (
+            "concurrency.memory",
+            "too little memory refuses a load",
+            "supervisor/test_admission.py::test_a_model_that_does_not_fit_onto_the_gpu_is_refused",
+        ),
         (
             "concurrency.swap",
             "another model takes the place of the resident one",

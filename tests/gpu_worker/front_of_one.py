@@ -41,6 +41,7 @@ class Front:
         extra_path: Path | None = None,
         spec: bytes | None = None,
         parent_pid: int | None = None,
+        no_cuda_reason: str | None = None,
     ) -> None:
         """extra_path: searched for packages first. spec: written in the place of the launch spec. parent_pid: another one than ours."""
         self._start([sys.executable, "-m", "gpu_worker", "--launch-fd", str(self._read_fd)], extra_path)
@@ -48,7 +49,7 @@ class Front:
         if spec is not None:
             os.write(self.write_fd, spec)
         else:
-            write_launch_spec(self.write_fd, self.spec(model_dir, parent_pid or os.getpid()))
+            write_launch_spec(self.write_fd, self.spec(model_dir, parent_pid or os.getpid(), no_cuda_reason))
 
     def spawn_under_parent(self, model_dir: Path) -> None:
         """Start the worker as a grandchild; `process` is the parent between."""
@@ -56,7 +57,7 @@ class Front:
         parent = self._start([sys.executable, "-c", PARENT, *worker], None)
         write_launch_spec(self.write_fd, self.spec(model_dir, parent.pid))
 
-    def spec(self, model_dir: Path, parent_pid: int) -> LaunchSpec:
+    def spec(self, model_dir: Path, parent_pid: int, no_cuda_reason: str | None = None) -> LaunchSpec:
         return LaunchSpec(
             endpoint=self.endpoint,
             secret=SECRET,
@@ -64,6 +65,7 @@ class Front:
             parent_pid=parent_pid,
             model_dir=str(model_dir),
             device=DeviceChoice.AUTO,
+            no_cuda_reason=no_cuda_reason,
             prefill_chunk=16,
             threads=1,
             has_loop_guard=False,

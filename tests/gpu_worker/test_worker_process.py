@@ -61,6 +61,13 @@ def test_a_worker_says_who_it_is_then_what_it_does_then_that_it_is_ready(front: 
     assert ready.load_sec > 0
 
 
+def test_a_front_that_knows_better_than_cuda_is_believed_and_quoted(front: Front, tiny_model: Path) -> None:
+    front.spawn(tiny_model, no_cuda_reason="VRAM: 12.0 MiB are missing")
+    ready = front.receive_until(Loaded)
+    assert isinstance(ready, Loaded)
+    assert (ready.device, ready.fallback_reason) == (Device.CPU, "VRAM: 12.0 MiB are missing")
+
+
 def test_a_worker_serves_one_request_after_the_other(loaded: Front) -> None:
     for number in (1, 2):
         loaded.send(request("hello there", number=number, max_tokens=5))

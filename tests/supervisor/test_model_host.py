@@ -277,9 +277,9 @@ async def test_unload_returns_after_the_process_is_gone(host: ModelHost, make_mo
     pid = host.status().worker_pid
     assert pid is not None
 
-    assert await host.unload() == model.model_id
+    assert (await host.unload()).model_id == model.model_id
     assert not psutil.pid_exists(pid)
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
     assert isinstance((await ask(host, model))[-1], Finished)
 
 
@@ -296,7 +296,7 @@ async def test_unload_waits_for_the_running_request_and_goes_ahead_of_the_queue(
     gate.open()
 
     assert text_of(await running) == "ok"
-    assert await unloading == model.model_id
+    assert (await unloading).model_id == model.model_id
     assert text_of(await queued) == "ok"
     assert host.status().generation == 2
 
@@ -476,7 +476,7 @@ async def test_a_worker_that_ignores_sigterm_and_its_child_are_killed(host: Mode
     family = [worker, *worker.children(recursive=True)]
     assert len(family) == 2
 
-    assert await host.unload() == model.model_id
+    assert (await host.unload()).model_id == model.model_id
     await until(lambda: not any(process.is_running() and process.status() != "zombie" for process in family))
 
 
@@ -488,7 +488,7 @@ async def test_a_stopped_process_ends_with_unload(host: ModelHost, make_model: M
     model = make_model(at={"after-end": "stop"})
     await ask(host, model)
 
-    assert await asyncio.wait_for(host.unload(), 5) == model.model_id
+    assert (await asyncio.wait_for(host.unload(), 5)).model_id == model.model_id
 
 
 async def test_one_turn_may_generate_several_times(host: ModelHost, make_model: MakeModel) -> None:

@@ -237,6 +237,6 @@ async def check_it_lives_on(host: ModelHost, chaos: Chaos, model: ModelRef) -> N
     await asyncio.wait_for(chaos._serve(last, model, {}), 10)
     assert last.ends == ["stop"]
     assert host.status().waiting == 0
-    assert await asyncio.wait_for(host.unload(), 10) == model.model_id
+    assert (await asyncio.wait_for(host.unload(), 10)).model_id == model.model_id
     assert workers_alive() == []
     assert host.status().state is HostState.IDLE

@@ -23,7 +23,7 @@ async def test_a_worker_that_died_idle_is_no_worker_to_unload(host: ModelHost, m
     pid = pid_of(host)
     kill_and_wait_dead(pid)
 
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
     assert not psutil.pid_exists(pid)
     assert host.status().restarts == 1
 
@@ -34,7 +34,7 @@ async def test_unload_waits_also_for_a_worker_that_is_being_killed(host: ModelHo
     assert host._worker is not None
     host._worker.kill(WorkerDied("made up"))
 
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
     assert not psutil.pid_exists(pid)
 
 

@@ -188,7 +188,7 @@ async def test_the_next_one_who_leaves_in_the_moment_of_its_turn_leaves_no_load(
     second.cancel()
     await until(lambda: not psutil.pid_exists(pid))
     assert host.status().state is HostState.IDLE
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
 
 
 async def test_an_answer_that_is_abandoned_when_its_worker_dies_is_settled_once(

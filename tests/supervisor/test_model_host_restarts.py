@@ -3,13 +3,14 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
 import pytest
 
 from ipc.messages import Delta, Finished, Sampling
 from supervisor.errors import (
+    EngineFailed,
     EngineOutOfMemory,
     ModelLoadFailed,
     ModelUnavailable,
@@ -17,12 +18,14 @@ from supervisor.errors import (
     ServerBusy,
     ServerDraining,
     WorkerDied,
+    WorkerUnresponsive,
 )
 from supervisor.host_status import HostState
 from supervisor.model_host import ModelHost
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.watch_bounds import WatchBounds
 
 MakeModel = Callable[..., ModelRef]
 MakeHost = Callable[..., ModelHost]
@@ -49,12 +52,20 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 @pytest.fixture
-async def make_host(settings: SupervisorSettings) -> "MakeHost":
-    def make(**figures: float) -> ModelHost:
-        restart = RestartSettings(jitter=0.0, **figures)  # type: ignore[arg-type]  # counts among them
-        return ModelHost(replace(settings, restart=restart, poison=PoisonBounds(), queue_timeout_s=5.0))
+async def make_host(settings: SupervisorSettings) -> AsyncIterator[MakeHost]:
+    hosts: list[ModelHost] = []
 
-    return make
+    def make(settings: SupervisorSettings = settings, **figures: float) -> ModelHost:
+        restart = RestartSettings(jitter=0.0, **figures)  # type: ignore[arg-type]  # counts among them
+        hosts.append(ModelHost(replace(settings, restart=restart, poison=PoisonBounds())))
+        return hosts[-1]
+
+    yield make
+
+    for host in hosts:
+        await host.close()
+
+    await asyncio.sleep(0)
 
 
 async def die(host: ModelHost, model: ModelRef, times: int) -> None:
@@ -81,7 +92,7 @@ async def test_a_model_that_keeps_failing_is_refused_at_once_and_another_one_is_
     with pytest.raises(ModelUnavailable, match="made-up last words") as caught:
         await ask(host, bad)
 
-    assert time.monotonic() - before < 0.02
+    assert time.monotonic() - before < 0.1
     assert 0 < caught.value.retry_after_s <= 60
     assert loads == host.status().generation == 3
     assert await ask(host, good) == "ok"
@@ -90,7 +101,6 @@ async def test_a_model_that_keeps_failing_is_refused_at_once_and_another_one_is_
         await ask(host, bad)
 
     assert host.status().model_id == "good"
-    await host.close()
 
 
 async def test_a_breaker_heals_by_itself_with_one_request_that_succeeds(
@@ -107,7 +117,6 @@ async def test_a_breaker_heals_by_itself_with_one_request_that_succeeds(
     await asyncio.sleep(0.25)
     assert await ask(host, model) == "ok"
     assert await ask(host, model) == "ok"
-    await host.close()
 
 
 async def test_a_bad_folder_is_refused_until_a_file_of_it_changes(make_host: MakeHost, make_model: MakeModel) -> None:
@@ -124,7 +133,6 @@ async def test_a_bad_folder_is_refused_until_a_file_of_it_changes(make_host: Mak
     assert host.status().generation == 1
     make_model()
     assert await ask(host, model) == "ok"
-    await host.close()
 
 
 async def test_a_load_without_memory_is_no_broken_model(make_host: MakeHost, make_model: MakeModel) -> None:
@@ -134,26 +142,23 @@ async def test_a_load_without_memory_is_no_broken_model(make_host: MakeHost, mak
     with pytest.raises(EngineOutOfMemory, match="bad allocation"):
         await ask(host, model)
 
-    await host.close()
-
 
 async def test_the_first_death_costs_no_wait_and_the_next_ones_do(make_host: MakeHost, make_model: MakeModel) -> None:
-    host = make_host(first_backoff_s=0.3)
+    host = make_host(first_backoff_s=1.0)
     model = make_model()
-    await die(host, model, 1)
     before = time.monotonic()
-    await die(host, model, 1)
-    assert time.monotonic() - before < 0.3
-    before = time.monotonic()
-    assert await ask(host, model) == "ok"
-    assert 0.25 < time.monotonic() - before < 2
-    await host.close()
+    await die(host, model, 2)
+    assert time.monotonic() - before < 1.0
+    asking = asyncio.create_task(ask(host, model))
+    await until(lambda: host.status().waiting == 1)
+    assert await asking == "ok"
+    assert time.monotonic() - before > 1.0
 
 
 async def test_a_back_off_holds_up_nobody_else_and_costs_nobody_the_place(
     make_host: MakeHost, make_model: MakeModel
 ) -> None:
-    host = make_host(first_backoff_s=0.6)
+    host = make_host(first_backoff_s=1.5)
     ill, well = make_model("ill"), make_model("well")
     await die(host, ill, 2)
     order: list[str] = []
@@ -167,11 +172,10 @@ async def test_a_back_off_holds_up_nobody_else_and_costs_nobody_the_place(
     assert host.status().waiting == 2
 
     for number in range(2):
-        await asyncio.wait_for(one(f"well {number}", well), 0.5)
+        await asyncio.wait_for(one(f"well {number}", well), 1.0)
 
     await asyncio.gather(*waiting)
     assert order == ["well 0", "well 1", "ill 0", "ill 1"]
-    await host.close()
 
 
 async def test_one_who_leaves_in_a_back_off_leaves_nothing(make_host: MakeHost, make_model: MakeModel) -> None:
@@ -184,9 +188,8 @@ async def test_one_who_leaves_in_a_back_off_leaves_nothing(make_host: MakeHost, 
     await asyncio.wait({waiting})
 
     assert (host.status().waiting, host.status().state) == (0, HostState.IDLE)
-    assert await host.unload() is None
+    assert (await host.unload()).model_id is None
     assert await ask(host, model) == "ok"
-    await host.close()
 
 
 async def test_a_drain_refuses_those_in_a_back_off_and_does_not_wait_for_it(
@@ -203,14 +206,12 @@ async def test_a_drain_refuses_those_in_a_back_off_and_does_not_wait_for_it(
         await waiting
 
     assert await asyncio.wait_for(drained, 1) is None
-    await host.close()
 
 
 async def test_a_back_off_that_is_longer_than_the_patience_is_told_at_once(
-    settings: SupervisorSettings, make_model: MakeModel
+    make_host: MakeHost, settings: SupervisorSettings, make_model: MakeModel
 ) -> None:
-    restart = RestartSettings(first_backoff_s=10.0, jitter=0.0)
-    host = ModelHost(replace(settings, restart=restart, queue_timeout_s=2.0))
+    host = make_host(replace(settings, queue_timeout_s=2.0), first_backoff_s=10.0)
     model = make_model()
     await die(host, model, 2)
 
@@ -218,11 +219,12 @@ async def test_a_back_off_that_is_longer_than_the_patience_is_told_at_once(
         await asyncio.wait_for(ask(host, model), 0.5)
 
     assert 5 < caught.value.retry_after_s <= 10
-    await host.close()
 
 
-async def test_those_in_a_back_off_count_as_waiting(settings: SupervisorSettings, make_model: MakeModel) -> None:
-    host = ModelHost(replace(settings, restart=RestartSettings(first_backoff_s=0.4, jitter=0.0), max_queue=1))
+async def test_those_in_a_back_off_count_as_waiting(
+    make_host: MakeHost, settings: SupervisorSettings, make_model: MakeModel
+) -> None:
+    host = make_host(replace(settings, max_queue=1), first_backoff_s=1.0)
     ill, well = make_model("ill"), make_model("well")
     await die(host, ill, 2)
     waiting = asyncio.create_task(ask(host, ill))
@@ -234,13 +236,12 @@ async def test_those_in_a_back_off_count_as_waiting(settings: SupervisorSettings
     # This one would not have to wait.
     assert await ask(host, well) == "ok"
     assert await waiting == "ok"
-    await host.close()
 
 
 async def test_a_load_that_dies_is_tried_again_after_its_back_off_while_others_are_served(
     make_host: MakeHost, make_model: MakeModel
 ) -> None:
-    host = make_host(first_backoff_s=0.5, failed_loads_to_open=9)
+    host = make_host(first_backoff_s=1.5, failed_loads_to_open=9)
     ill, well = make_model("ill", **DYING), make_model("well")
 
     with pytest.raises(ModelLoadFailed):
@@ -248,10 +249,9 @@ async def test_a_load_that_dies_is_tried_again_after_its_back_off_while_others_a
 
     trying = asyncio.create_task(ask(host, ill))
     await until(lambda: host.status().waiting == 1)
-    assert await asyncio.wait_for(ask(host, well), 0.45) == "ok"
+    assert await asyncio.wait_for(ask(host, well), 1.4) == "ok"
     make_model("ill")
     assert await asyncio.wait_for(trying, 5) == "ok"
-    await host.close()
 
 
 async def test_a_prompt_that_ended_two_workers_is_refused_and_others_are_not(
@@ -275,7 +275,6 @@ async def test_a_prompt_that_ended_two_workers_is_refused_and_others_are_not(
         host.check_prompt(model, (dying(0),))
 
     host.check_prompt(model, (PLAIN,))
-    await host.close()
 
 
 async def test_a_stop_by_us_is_no_fault_of_the_model(make_host: MakeHost, make_model: MakeModel) -> None:
@@ -285,13 +284,57 @@ async def test_a_stop_by_us_is_no_fault_of_the_model(make_host: MakeHost, make_m
     for _ in range(3):
         assert await ask(host, one) == "ok"
         assert await ask(host, two) == "ok"
-        assert await host.unload() == "two"
+        assert (await host.unload()).model_id == "two"
         leaving = asyncio.create_task(ask(host, one, '@stand-in {"delay_s": 0.05}'))
         await until(lambda: host.status().state is HostState.BUSY)
         leaving.cancel()
 
     assert await asyncio.wait_for(ask(host, one), 5) == "ok"
-    await host.close()
+
+
+FATAL = '@stand-in {{"fail": {{"code": "{code}", "message": "{number}", "is_fatal": true}}}}'
+
+
+async def test_an_engine_that_breaks_for_good_counts_as_a_death(make_host: MakeHost, make_model: MakeModel) -> None:
+    host = make_host(first_backoff_s=0.01, deaths_to_open=3)
+    model = make_model()
+
+    for number in range(3):
+        with pytest.raises(EngineFailed):
+            await ask(host, model, FATAL.format(code="engine_error", number=number))
+
+    with pytest.raises(ModelUnavailable, match="keeps ending: 2"):
+        await ask(host, model)
+
+
+async def test_a_recycle_for_memory_is_no_death(make_host: MakeHost, make_model: MakeModel) -> None:
+    host = make_host(first_backoff_s=30.0, deaths_to_open=2)
+    model = make_model()
+
+    for number in range(4):
+        with pytest.raises(EngineOutOfMemory):
+            await ask(host, model, FATAL.format(code="out_of_memory", number=number))
+
+    assert await asyncio.wait_for(ask(host, model), 5) == "ok"
+
+
+async def test_a_hang_counts_as_a_death_and_against_its_prompt(
+    make_host: MakeHost, settings: SupervisorSettings, make_model: MakeModel
+) -> None:
+    watch = WatchBounds(interval_s=0.05, request_stall_s=0.3)
+    host = make_host(replace(settings, watch=watch), first_backoff_s=0.01, deaths_to_open=2)
+    model = make_model()
+    hanging = '@stand-in {"at": {"token:1": "sleep"}}'
+
+    for _ in range(2):
+        with pytest.raises(WorkerUnresponsive):
+            await ask(host, model, hanging)
+
+    with pytest.raises(PromptRefused):
+        host.check_prompt(model, (hanging,))
+
+    with pytest.raises(ModelUnavailable, match="no sign of work"):
+        await ask(host, model)
 
 
 async def test_deaths_of_an_idle_worker_count_and_open_the_breaker(make_host: MakeHost, make_model: MakeModel) -> None:
@@ -306,5 +349,3 @@ async def test_deaths_of_an_idle_worker_count_and_open_the_breaker(make_host: Ma
 
     with pytest.raises(ModelUnavailable, match="SIGKILL"):
         await ask(host, model)
-
-    await host.close()

@@ -10,6 +10,11 @@ from supervisor.worker_environment import worker_environment
 
 SECRETS = (
     "PRISM_API_KEY",
+    "PRISM_API_KEY_FILE",
+    "CREDENTIALS_DIRECTORY",
+    "NOTIFY_SOCKET",
+    "WATCHDOG_USEC",
+    "WATCHDOG_PID",
     "HF_TOKEN",
     "HTTP_PROXY",
     "HTTPS_PROXY",
@@ -21,7 +26,9 @@ SECRETS = (
 
 
 @pytest.mark.parametrize("name", SECRETS)
-def test_a_worker_sees_no_key_and_no_proxy(monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+def test_a_worker_sees_no_key_no_proxy_and_no_way_to_the_service_manager(
+    monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
     monkeypatch.setenv(name, "secret")
     assert name not in worker_environment()
     assert "secret" not in worker_environment().values()

@@ -5,6 +5,7 @@ import contextlib
 import json
 import os
 import signal
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -274,3 +275,67 @@ async def test_a_load_that_fails_frees_the_lock(start_server: Start, make_model:
 
     await server.chat("well")
     assert residents(tmp_path / "state") == {os.getpid(): "well"}
+
+
+SHARED_GPU = (sys.executable, "-m", "tests.serve_on_made_up_machine")
+
+
+def sized(make_model: MakeModel, name: str, size: int) -> None:
+    """A model of so many bytes, none of which is written."""
+    with (make_model(name, device="cuda").path / "model.onnx.data").open("wb") as file:
+        file.truncate(size)
+
+
+@pytest.mark.parametrize("command", ["/v1/drain", "/v1/unload"])
+async def test_one_without_room_is_told_whom_to_drain_and_loads_after_that(
+    start_process: StartProcess, make_model: MakeModel, command: str
+) -> None:
+    """The chain of the documents: B is refused with holder A, A is drained, B loads."""
+    sized(make_model, "large", 6 << 30)
+    sized(make_model, "other", 5 << 30)
+    a = await start_process(SHARED_GPU, PRISM_DEVICE="cuda")
+    b = await start_process(SHARED_GPU, PRISM_DEVICE="cuda")
+    assert (await chat(a.base_url, "large"))[0] == 200
+    status, answer, retry_after = await chat(b.base_url, "other")
+
+    assert (status, answer["error"]["code"], retry_after) == (503, "insufficient_resources", "30")
+    assert answer["error"]["holder"] == {"pid": a.process.pid, "model": "large"}
+    assert "VRAM: " in answer["error"]["message"]
+    told = await post(a.base_url, command)
+
+    if command == "/v1/drain":
+        assert told == {"drained": True, "model": "large", "exit_in_ms": 250}
+    else:
+        assert (told["unloaded"], told["vram_verified"]) == (True, True)
+        assert told["vram_released_mb"] >= 6 * 1024
+
+    assert (await chat(b.base_url, "other"))[0] == 200
+    assert (await health(b.base_url))["active_device"] == "cuda"
+
+
+async def test_auto_without_room_on_the_gpu_runs_on_the_cpu_and_says_why(
+    start_process: StartProcess, make_model: MakeModel
+) -> None:
+    sized(make_model, "large", 6 << 30)
+    a = await start_process(SHARED_GPU, PRISM_DEVICE="cuda")
+    b = await start_process(SHARED_GPU)
+    await chat(a.base_url, "large")
+    assert (await chat(b.base_url, "large"))[0] == 200
+    report = await health(b.base_url)
+
+    assert report["active_device"] == "cpu"
+    assert "VRAM: " in report["fallback_reason"]
+
+
+async def test_a_swap_counts_what_the_model_that_leaves_gives_back(
+    start_process: StartProcess, make_model: MakeModel
+) -> None:
+    sized(make_model, "large", 6 << 30)
+    sized(make_model, "larger", 8 << 30)
+    sized(make_model, "too-large", 11 << 30)
+    server = await start_process(SHARED_GPU, PRISM_DEVICE="cuda")
+
+    for model, status in (("large", 200), ("larger", 200), ("too-large", 503)):
+        assert (await chat(server.base_url, model))[0] == status
+
+    assert (await health(server.base_url))["active_model"] == "larger"

@@ -1,0 +1,142 @@
+"""Decides before a load whether the model fits, and on which device. Called by the loader, under the load lock, in the event loop's thread.
+
+The model that leaves is still there: what it will give back is counted, so that a refusal does not cost it.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from ipc.messages import Device, DeviceChoice
+from supervisor.errors import InsufficientResources
+from supervisor.gpu_report import GpuDevice
+from supervisor.holder import find_holder
+from supervisor.memory_budget import MemoryKind, check_budget
+from supervisor.memory_gauge import MemoryGauge
+from supervisor.model_figures import ModelFigures, device_need, host_need, read_figures
+from supervisor.placement import Placement
+from supervisor.seat import Seat
+from supervisor.settings import SupervisorSettings
+from supervisor.worker import Worker
+from supervisor.worker_state import WorkerState
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Case:
+    """One decision: a model for a request, with what leaves and what cannot be made to leave."""
+
+    seat: Seat
+    figures: ModelFigures
+    leaving: Worker | None
+    stuck: Sequence[Worker]
+
+
+class Admission:
+    """Of one server."""
+
+    def __init__(self, settings: SupervisorSettings, gauge: MemoryGauge) -> None:
+        self._settings = settings
+        self._gauge = gauge
+
+    async def place(self, seat: Seat, leaving: Worker | None, stuck: Sequence[Worker]) -> Placement:
+        """Return where the model is to be loaded. Raises InsufficientResources, with the process that is in the way.
+
+        leaving: the resident worker, which makes room. stuck: workers that cannot be ended; nothing more is loaded where they are.
+        """
+        alive = [worker for worker in stuck if worker.state is not WorkerState.EXITED]
+        case = _Case(seat, read_figures(seat.model.path), leaving, alive)
+        placement = await self._choose(case)
+        is_on_cpu = placement.gpu is None and placement.device is not DeviceChoice.CUDA
+        device = Device.CPU if is_on_cpu else Device.CUDA
+        text = self._why_no_ram(case, device)
+
+        if text is not None:
+            raise self._refusal(case, text, MemoryKind.RAM, None)
+
+        return placement
+
+    async def _choose(self, case: _Case) -> Placement:
+        choice = self._settings.device
+
+        if choice is DeviceChoice.CPU:
+            return Placement(device=choice)
+
+        gpu = await self._gauge.cuda_device()
+        variables = await self._gauge.worker_variables()
+
+        if gpu is None:
+            # The worker knows best why not, and says so.
+            return Placement(device=choice, variables=variables)
+
+        text = await self._why_no_vram(case, gpu)
+
+        if text is None:
+            return Placement(
+                device=choice,
+                gpu=gpu,
+                variables={**variables, "CUDA_VISIBLE_DEVICES": gpu.uuid},
+                vram_bytes=self._need(case, Device.CUDA),
+            )
+
+        if choice is DeviceChoice.CUDA:
+            raise self._refusal(case, text, MemoryKind.VRAM, gpu.uuid)
+
+        logger.warning("'%s' is loaded on the CPU: %s", case.seat.model.model_id, text)
+        return Placement(device=choice, no_cuda_reason=text)
+
+    def _need(self, case: _Case, device: Device) -> int:
+        return device_need(case.figures, device, case.seat.tokens, self._settings.prefill_chunk).total_bytes
+
+    async def _why_no_vram(self, case: _Case, gpu: GpuDevice) -> str | None:
+        if any(_is_on(worker, gpu) for worker in case.stuck):
+            return f"a worker that cannot be ended holds memory of {gpu.name}"
+
+        if not self._settings.memory.is_checked:
+            return None
+
+        refusal = check_budget(
+            MemoryKind.VRAM,
+            device_need(case.figures, Device.CUDA, case.seat.tokens, self._settings.prefill_chunk),
+            gpu.vram_free_bytes,
+            self._settings.memory.vram_reserve_mb,
+            await self._vram_credit(case.leaving, gpu),
+        )
+        return None if refusal is None else str(refusal)
+
+    async def _vram_credit(self, leaving: Worker | None, gpu: GpuDevice) -> int:
+        if leaving is None or not _is_on(leaving, gpu):
+            return 0
+
+        # Where the driver does not know the process, what was estimated for it stands in.
+        return await self._gauge.process_vram(leaving.pid, gpu.uuid) or leaving.placement.vram_bytes
+
+    def _why_no_ram(self, case: _Case, device: Device) -> str | None:
+        if device is Device.CPU and any(worker.gpu is None for worker in case.stuck):
+            return "a worker that cannot be ended holds memory"
+
+        if not self._settings.memory.is_checked:
+            return None
+
+        refusal = check_budget(
+            MemoryKind.RAM,
+            host_need(case.figures, device, case.seat.tokens, self._settings.prefill_chunk),
+            self._gauge.available_ram(),
+            self._settings.memory.ram_reserve_mb,
+            self._gauge.private_ram(case.leaving.pid) if case.leaving is not None else 0,
+        )
+        return None if refusal is None else str(refusal)
+
+    def _refusal(self, case: _Case, text: str, kind: MemoryKind, device_uuid: str | None) -> InsufficientResources:
+        state_dir = self._settings.load_lock.state_dir
+        holder = find_holder(state_dir, kind, device_uuid) if state_dir is not None else None
+        in_the_way = f" Process {holder.pid} holds memory with '{holder.model}'." if holder and holder.model else ""
+        return InsufficientResources(
+            f"model '{case.seat.model.model_id}' does not fit: {text}.{in_the_way} PRISM_RESOURCE_CHECK=off loads it all the same.",
+            holder,
+        )
+
+
+def _is_on(worker: Worker, gpu: GpuDevice) -> bool:
+    return worker.gpu is not None and worker.gpu.uuid == gpu.uuid
