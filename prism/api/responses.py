@@ -34,11 +34,15 @@ class Usage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Telemetry(msgspec.Struct, frozen=True, kw_only=True):
-    """How fast an ONNX model answered. device: where it really ran, "cpu" or "cuda"."""
+    """How fast an ONNX model answered. device: where it really ran, "cpu" or "cuda".
+
+    stopped_by: why a `length` is no cap: the model said one thing over and over. Left out otherwise.
+    """
 
     ttft_sec: float
     decode_tok_per_sec: float
     device: str
+    stopped_by: Literal["loop_guard"] | UnsetType = UNSET
 
 
 class AnsweredFunction(msgspec.Struct, frozen=True):

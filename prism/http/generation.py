@@ -7,6 +7,8 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from msgspec import UNSET
+
 from ipc.messages import Delta, Finished, FinishReason, Started
 from prism.api.refusals import context_length_exceeded
 from prism.api.responses import CompletionTokensDetails, PromptTokensDetails, Telemetry, Usage
@@ -103,7 +105,7 @@ class Generation:
                     self._finish(FinishReason.STOP, pieces, self._usage(0), self._own_telemetry())
             case Finished():
                 self._completion_tokens = message.completion_tokens
-                telemetry = self._telemetry(message.ttft_sec, message.decode_tok_per_sec)
+                telemetry = self._telemetry(message.ttft_sec, message.decode_tok_per_sec, message.reason)
                 self._finish(message.reason, pieces, self._usage(message.cached_tokens), telemetry)
             case Started():
                 self._prompt_tokens = message.prompt_tokens
@@ -130,11 +132,14 @@ class Generation:
         first_at = self._first_at or self._last_at
         seconds = self._last_at - first_at
         rate = (self._completion_tokens - 1) / seconds if seconds > 0 else 0.0
-        return self._telemetry(first_at - self._begun_at, rate)
+        return self._telemetry(first_at - self._begun_at, rate, FinishReason.STOP)
 
-    def _telemetry(self, ttft_sec: float, decode_tok_per_sec: float) -> Telemetry:
+    def _telemetry(self, ttft_sec: float, decode_tok_per_sec: float, reason: FinishReason) -> Telemetry:
         return Telemetry(
-            ttft_sec=round(ttft_sec, 4), decode_tok_per_sec=round(decode_tok_per_sec, 1), device=self._device
+            ttft_sec=round(ttft_sec, 4),
+            decode_tok_per_sec=round(decode_tok_per_sec, 1),
+            device=self._device,
+            stopped_by="loop_guard" if reason is FinishReason.LOOP else UNSET,
         )
 
 

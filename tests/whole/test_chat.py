@@ -103,6 +103,17 @@ async def test_the_cap_says_length(start_server: Start, make_model: MakeModel) -
     assert (await server.chat(max_tokens=4))["choices"][0]["finish_reason"] == "length"
 
 
+async def test_an_answer_that_the_loop_guard_ended_says_so(start_server: Start, make_model: MakeModel) -> None:
+    make_model(text=["ha"] * 3, reason="loop")
+    server = await start_server()
+    answer = await server.chat()
+    plain = await server.chat(content='@stand-in {"reason": "stop"}')
+
+    assert answer["choices"][0]["finish_reason"] == "length"
+    assert answer["telemetry"]["stopped_by"] == "loop_guard"
+    assert "stopped_by" not in plain["telemetry"]
+
+
 async def test_a_worker_that_dies_in_a_stream_gives_one_error_and_done(
     start_server: Start, make_model: MakeModel
 ) -> None:
