@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import hypothesis
 import pytest
 
 from prism.pull.demo_model import SMOLLM2, pull_smollm2
@@ -24,6 +25,11 @@ from supervisor.settings import MemorySettings, ModelRef, SupervisorSettings
 
 # The engine reads this when it is imported, which test modules do after this file; else it keeps a database open in the home folder.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+# The gate sees the same examples each time, so that it is never red by chance; HYPOTHESIS_PROFILE=explore looks for new ones.
+hypothesis.settings.register_profile("gate", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile("explore", deadline=None)
+hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_worker.py"))
 

@@ -45,7 +45,12 @@ def test_ids_are_those_of_the_trained_split(engine: Engine, text: str) -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40))
+@given(
+    # A control token is no text, and hypothesis knows the names of ours from the code.
+    st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1, max_size=40).filter(
+        lambda text: "<|" not in text
+    )
+)
 def test_any_text_comes_back_as_it_was(engine: Engine, text: str) -> None:
     assert engine.decode(engine.encode(text)) == text
 
