@@ -44,6 +44,10 @@ def _unload_and_recovery(models: Path) -> list[Result]:
             begun_at = time.monotonic()
             server.stream("Hi", 1)
             swap_s.append(time.monotonic() - begun_at)
+
+    for _ in range(_ROUNDS):
+        # A server of its own for each kill: one whose workers keep ending waits before it starts the next.
+        with running_server(models) as server:
             killed = _kill_in_stream(server)
             noticed_ms.append(1000 * killed.noticed_s)
             recovery_s.append(killed.next_answer_s)
