@@ -50,6 +50,11 @@ def test_defaults_are_those_of_the_settings() -> None:
     assert int(told["PRISM_PREFILL_CHUNK"]) == settings.prefill_chunk
     assert told["PRISM_TEMPLATE"] == settings.template_mode
     assert told["PRISM_LOG_LEVEL"] == settings.log_level
+    assert float(told["PRISM_RAM_RESERVE_MB"]) == settings.ram_reserve_mb
+    assert float(told["PRISM_VRAM_RESERVE_MB"]) == settings.vram_reserve_mb
+    assert float(told["PRISM_LOAD_TIMEOUT"]) == settings.load_timeout_s
+    assert (told["PRISM_RESOURCE_CHECK"] == "on") == settings.has_resource_check
+    assert (told["PRISM_LOAD_LOCK"] == "on") == settings.has_load_lock
     assert (told["PRISM_LOOP_GUARD"] == "on") == settings.has_loop_guard
     assert (told["PRISM_ALLOW_SPECIAL_TOKENS"] == "on") == settings.allows_special_tokens
 
