@@ -6,6 +6,7 @@ import gc
 import json
 import os
 import shutil
+import signal
 import sys
 import threading
 import zipfile
@@ -25,6 +26,15 @@ from supervisor.settings import MemorySettings, ModelRef, SupervisorSettings
 
 # The engine reads this when it is imported, which test modules do after this file; else it keeps a database open in the home folder.
 os.environ["ORT_DISABLE_TELEMETRY"] = "1"
+
+# A run under nohup, or in the background of a script, ignores these, and every process that a test starts would inherit that.
+for number, action in (
+    (signal.SIGHUP, signal.SIG_DFL),
+    (signal.SIGQUIT, signal.SIG_DFL),
+    (signal.SIGINT, signal.default_int_handler),
+):
+    if signal.getsignal(number) is signal.SIG_IGN:
+        signal.signal(number, action)
 
 # The gate sees the same examples each time, so that it is never red by chance; HYPOTHESIS_PROFILE=explore looks for new ones.
 hypothesis.settings.register_profile("gate", derandomize=True, deadline=None, database=None)

@@ -5,7 +5,6 @@ worker, then "loaded", then a line for each message of the answer, and then wait
 """
 
 import asyncio
-import signal
 import sys
 from dataclasses import replace
 from pathlib import Path
@@ -47,6 +46,4 @@ async def main(runtime_dir: Path, model_dir: Path, worker: str, prompt: str) -> 
 
 
 if __name__ == "__main__":
-    # A run of the tests under nohup ignores it, and whoever is started there inherits that.
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
     asyncio.run(main(Path(sys.argv[1]), Path(sys.argv[2]), sys.argv[3], sys.argv[4]))
