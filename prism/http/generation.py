@@ -102,29 +102,32 @@ class Generation:
 
                 if self._pipeline.is_stopped:
                     # The end of the worker is not waited for: it would only tell that it stopped because we say so.
-                    self._finish(FinishReason.STOP, pieces, self._usage(0), self._own_telemetry())
+                    self._finish(FinishReason.STOP, pieces, 0, self._own_telemetry())
             case Finished():
                 self._completion_tokens = message.completion_tokens
                 telemetry = self._telemetry(message.ttft_sec, message.decode_tok_per_sec, message.reason)
-                self._finish(message.reason, pieces, self._usage(message.cached_tokens), telemetry)
+                self._finish(message.reason, pieces, message.cached_tokens, telemetry)
             case Started():
                 self._prompt_tokens = message.prompt_tokens
 
-    def _finish(self, reason: FinishReason, pieces: list[AnswerPiece], usage: Usage, telemetry: Telemetry) -> None:
+    def _finish(
+        self, reason: FinishReason, pieces: list[AnswerPiece], cached_tokens: int, telemetry: Telemetry
+    ) -> None:
         answer = self._pipeline.finish()
         pieces.extend(answer.pieces)
         finish_reason = openai_finish_reason(
             reason, is_stopped=answer.is_stopped, has_calls=bool(answer.calls), is_call_cut=answer.is_call_cut
         )
-        details = CompletionTokensDetails(answer.reasoning_tokens)
-        self.outcome = Outcome(answer, finish_reason, _with_details(usage, details), telemetry)
+        usage = self._usage(cached_tokens, answer.reasoning_tokens)
+        self.outcome = Outcome(answer, finish_reason, usage, telemetry)
 
-    def _usage(self, cached_tokens: int) -> Usage:
+    def _usage(self, cached_tokens: int, reasoning_tokens: int) -> Usage:
         return Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._completion_tokens,
             total_tokens=self._prompt_tokens + self._completion_tokens,
             prompt_tokens_details=PromptTokensDetails(cached_tokens),
+            completion_tokens_details=CompletionTokensDetails(reasoning_tokens),
         )
 
     def _own_telemetry(self) -> Telemetry:
@@ -141,13 +144,3 @@ class Generation:
             device=self._device,
             stopped_by="loop_guard" if reason is FinishReason.LOOP else UNSET,
         )
-
-
-def _with_details(usage: Usage, details: CompletionTokensDetails) -> Usage:
-    return Usage(
-        prompt_tokens=usage.prompt_tokens,
-        completion_tokens=usage.completion_tokens,
-        total_tokens=usage.total_tokens,
-        prompt_tokens_details=usage.prompt_tokens_details,
-        completion_tokens_details=details,
-    )
