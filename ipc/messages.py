@@ -41,6 +41,8 @@ class RejectCode(StrEnum):
 
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     INVALID_REQUEST = "invalid_request"
+    GUIDANCE_REFUSED = "guidance_refused"  # the grammar cannot be compiled
+    IMAGE_REFUSED = "image_refused"  # a picture cannot be decoded, or is past a bound
 
 
 class FailCode(StrEnum):
@@ -86,18 +88,79 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
     seed: int | None = None
 
 
-class Generate(msgspec.Struct, frozen=True, kw_only=True, tag="generate"):
-    """Begin a request. The worker must be idle.
+class GuidanceKind(StrEnum):
+    """The language in which a constraint is written; the engine's own words."""
+
+    JSON_SCHEMA = "json_schema"
+    REGEX = "regex"
+    LARK = "lark_grammar"
+
+
+class Guidance(msgspec.Struct, frozen=True):
+    """What the answer must be: every token that would lead out of it is masked."""
+
+    kind: GuidanceKind
+    text: str
+
+
+class Image(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture of the prompt, in the file format in which the client sent it (PNG, JPEG, GIF or WebP): not decoded, not trusted.
+
+    field: the path in the client's request, for errors. is_low_detail: the client wants as few tokens spent on it as possible.
+    """
+
+    data: bytes
+    field: str
+    is_low_detail: bool = False
+
+
+class PrefixReuse(msgspec.Struct, frozen=True, kw_only=True):
+    """Which kept prefixes a request may continue from, and how long its own is kept.
+
+    scope: requests of different scopes (API keys) never share anything.
+    conversation: names the conversation to continue; None leaves it to the longest common prefix within the scope.
+    ttl_s: how long this request's prefix may be kept; None means the worker's own bound.
+    """
+
+    scope: str = ""
+    conversation: str | None = None
+    ttl_s: int | None = None
+
+
+class GenerationTask(msgspec.Struct, frozen=True, kw_only=True):
+    """What a model is asked to generate.
 
     prompt: the rendered prompt in pieces. Each piece is encoded by itself and the ids are joined, so a control token's text that a
         client typed (`<|im_end|>`) stays text when the border of two pieces goes through it. Empty pieces are allowed; all empty is not.
     max_tokens: upper bound of generated tokens, >= 1; the worker caps it to the room that the prompt leaves in the window.
+    guidance: None leaves the answer free.
+    images: in the order of their markers in the prompt; only for a model that can see.
+    reuse: what may be shared with other requests; by default all of them are of one scope.
     """
 
-    request_id: int
     prompt: tuple[str, ...]
     max_tokens: int
     sampling: Sampling
+    guidance: Guidance | None = None
+    images: tuple[Image, ...] = ()
+    reuse: PrefixReuse = PrefixReuse()
+
+    def identity(self) -> tuple[str | bytes, ...]:
+        """Return what makes the engine work as it does on this task: all but how long and how random the answer is."""
+        guidance = () if self.guidance is None else (f"{self.guidance.kind}:".encode() + self.guidance.text.encode(),)
+        return (*self.prompt, *guidance, *(image.data for image in self.images))
+
+
+class Generate(GenerationTask, frozen=True, kw_only=True, tag="generate"):
+    """Begin a request. The worker must be idle."""
+
+    request_id: int
+
+    @staticmethod
+    def of(request_id: int, task: GenerationTask) -> "Generate":
+        """Return the message that begins this task."""
+        fields = {name: getattr(task, name) for name in GenerationTask.__struct_fields__}
+        return Generate(request_id=request_id, **fields)
 
 
 class Cancel(msgspec.Struct, frozen=True, tag="cancel"):

@@ -1,10 +1,9 @@
 """Starts workers, if what happened to those before allows it. Used by the host, inside a turn; in the event loop's thread."""
 
 import logging
-from collections.abc import Sequence
 
 from ipc.front_end import ChannelContext
-from ipc.messages import LoadFailCode
+from ipc.messages import GenerationTask, LoadFailCode
 from supervisor.admission import Admission
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
@@ -117,9 +116,9 @@ class Loader:
     def _count_crash(self) -> None:
         self.restarts += 1
 
-    def check_prompt(self, model_id: str, prompt: Sequence[str]) -> None:
-        """Raise PromptRefused for a prompt under which workers of this model ended."""
-        refused_s = self._poison.refused_for_s(model_id, prompt)
+    def check_task(self, model_id: str, task: GenerationTask) -> None:
+        """Raise PromptRefused for a task under which workers of this model ended."""
+        refused_s = self._poison.refused_for_s(model_id, task.identity())
 
         if refused_s is not None:
             raise PromptRefused(

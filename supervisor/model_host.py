@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from ipc.messages import Loaded
+from ipc.messages import GenerationTask, Loaded
 from supervisor.background import Background
 from supervisor.errors import ServerDraining, WorkerUnresponsive
 from supervisor.host_status import HostState, HostStatus, UnloadReport
@@ -50,9 +50,9 @@ class ModelHost:
     def _worker(self) -> Worker | None:
         return self._residency.worker
 
-    def check_prompt(self, model: ModelRef, prompt: tuple[str, ...]) -> None:
-        """Raise PromptRefused for a prompt under which workers ended. For those who would rather not queue for that answer."""
-        self._loader.check_prompt(model.model_id, prompt)
+    def check_task(self, model: ModelRef, task: GenerationTask) -> None:
+        """Raise PromptRefused for a task under which workers ended. For those who would rather not queue for that answer."""
+        self._loader.check_task(model.model_id, task)
 
     @asynccontextmanager
     async def turn(self, model: ModelRef, tokens: int = 0) -> AsyncIterator[Turn]:
@@ -74,7 +74,7 @@ class ModelHost:
                 worker,
                 loaded,
                 lambda: self._residency.load(seat, self._seating),
-                lambda prompt: self.check_prompt(model, prompt),
+                lambda task: self.check_task(model, task),
             )
             self._open_turns.add(turn)
             yield turn

@@ -40,10 +40,10 @@ class PoisonPrompts:
         self._deaths: dict[_Key, list[float]] = {}
         self._refused_until: dict[_Key, float] = {}
 
-    def refused_for_s(self, model_id: str, prompt: Sequence[str]) -> float | None:
+    def refused_for_s(self, model_id: str, prompt: Sequence[str | bytes]) -> float | None:
         """Return for how long this prompt is refused from now on; None when it may be tried.
 
-        prompt: the rendered prompt in its pieces, as in `ipc.messages.Generate`.
+        prompt: as `ipc.messages.GenerationTask.identity` gives it.
         """
         if not self._refused_until:
             return None
@@ -51,7 +51,7 @@ class PoisonPrompts:
         left_s = self._refused_until.get(_key(model_id, prompt), 0.0) - self._clock()
         return left_s if left_s > 0 else None
 
-    def died_under(self, model_id: str, prompt: Sequence[str]) -> None:
+    def died_under(self, model_id: str, prompt: Sequence[str | bytes]) -> None:
         """A worker ended while it worked on this prompt: it crashed, was killed for its memory, or hung."""
         now = self._clock()
         self._drop_old(now)
@@ -64,7 +64,7 @@ class PoisonPrompts:
             # What comes after the refusal is judged anew.
             del self._deaths[key]
 
-    def completed(self, model_id: str, prompt: Sequence[str]) -> None:
+    def completed(self, model_id: str, prompt: Sequence[str | bytes]) -> None:
         """A worker answered this prompt to its end: it was not to blame."""
         if self._deaths:
             self._deaths.pop(_key(model_id, prompt), None)
@@ -78,12 +78,12 @@ class PoisonPrompts:
         self._refused_until = {key: until for key, until in self._refused_until.items() if until > now}
 
 
-def _key(model_id: str, prompt: Sequence[str]) -> _Key:
+def _key(model_id: str, prompt: Sequence[str | bytes]) -> _Key:
     digest = hashlib.blake2b(digest_size=16)
 
     for piece in (model_id, *prompt):
         # Half of a surrogate pair is no text, but it may be what killed the worker.
-        encoded = piece.encode("utf-8", "surrogatepass")
+        encoded = piece.encode("utf-8", "surrogatepass") if isinstance(piece, str) else piece
         # With its length, so that ("ab", "c") is not ("a", "bc"): the border of two pieces has a meaning.
         digest.update(len(encoded).to_bytes(8, "little"))
         digest.update(encoded)

@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias
 
-from ipc.messages import Loaded, Sampling
+from ipc.messages import GenerationTask, Loaded
 from supervisor.errors import SupervisorError
 from supervisor.request_stream import RequestStream
 from supervisor.worker import Worker
 
-CheckPrompt: TypeAlias = Callable[[tuple[str, ...]], None]
+CheckTask: TypeAlias = Callable[[GenerationTask], None]
 Reload: TypeAlias = Callable[[], Awaitable[tuple[Worker, Loaded]]]
 
 
@@ -16,18 +16,18 @@ class Turn:
     """A worker with the model loaded, for one user at a time.
 
     reload: makes the model resident once more, when the worker has died before it began a request.
-    check_prompt: raises PromptRefused for a prompt that must not be begun.
+    check_task: raises PromptRefused for a task that must not be begun.
     """
 
-    def __init__(self, worker: Worker, loaded: Loaded, reload: Reload, check_prompt: CheckPrompt) -> None:
+    def __init__(self, worker: Worker, loaded: Loaded, reload: Reload, check_task: CheckTask) -> None:
         self._worker = worker
         self._reload = reload
-        self._check_prompt = check_prompt
+        self._check_task = check_task
         self._cut_error: SupervisorError | None = None
         self.loaded = loaded
         self.stream: RequestStream | None = None
 
-    def generate(self, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> RequestStream:
+    def generate(self, task: GenerationTask) -> RequestStream:
         """Begin a generation. One after another may be begun in a turn, each after the end of the one before.
 
         A worker that dies before it says a word about the request has not begun it (it may have been dying since the request before); the
@@ -39,12 +39,12 @@ class Turn:
         async def begin_again(stream: RequestStream) -> None:
             self._worker, self.loaded = await self._reload()
             self._raise_if_cut()
-            self._worker.begin(stream, prompt, max_tokens, sampling)
+            self._worker.begin(stream, task)
 
         self._raise_if_cut()
-        self._check_prompt(prompt)
+        self._check_task(task)
         stream = RequestStream(begin_again)
-        self._worker.begin(stream, prompt, max_tokens, sampling)
+        self._worker.begin(stream, task)
         self.stream = stream
         return stream
 

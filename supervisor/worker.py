@@ -23,6 +23,7 @@ from ipc.messages import (
     Finished,
     FromWorker,
     Generate,
+    GenerationTask,
     Hello,
     Loaded,
     LoadFailCode,
@@ -30,7 +31,6 @@ from ipc.messages import (
     Progress,
     Rejected,
     RequestMessage,
-    Sampling,
     Started,
 )
 from supervisor.background import Background
@@ -162,7 +162,7 @@ class Worker:
         assert self.loaded is not None
         return self.loaded
 
-    def begin(self, stream: RequestStream, prompt: tuple[str, ...], max_tokens: int, sampling: Sampling) -> None:
+    def begin(self, stream: RequestStream, task: GenerationTask) -> None:
         """Start a generation whose messages go to the stream. Only for the holder of the turn, on a worker that is ready.
 
         A worker that cannot be reached is ended, and its end is told through the stream. Raises InvalidForModel when the request cannot be
@@ -174,9 +174,7 @@ class Worker:
         self._stream = stream
 
         try:
-            self._channel.send(
-                Generate(request_id=stream.request_id, prompt=prompt, max_tokens=max_tokens, sampling=sampling)
-            )
+            self._channel.send(Generate.of(stream.request_id, task))
         except Unsendable as error:
             self._stream = None
             self._advance(WorkerEvent.FINISHED_REQUEST)
@@ -184,7 +182,7 @@ class Worker:
         except (ChannelClosed, ChannelFull) as error:
             self._end_unreachable(error)
         else:
-            self._history.request_begun(prompt)
+            self._history.request_begun(task)
             self._watch.begin(Activity.REQUEST)
 
     def _end_unreachable(self, error: ChannelClosed | ChannelFull) -> None:

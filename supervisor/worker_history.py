@@ -3,7 +3,7 @@
 Called by the `Worker`, which tells each thing once and in order. Nothing here decides, waits or blocks.
 """
 
-from ipc.messages import FailCode, Failed, Finished, FinishReason, Loaded, LoadFailCode, Rejected
+from ipc.messages import FailCode, Failed, Finished, FinishReason, GenerationTask, Loaded, LoadFailCode, Rejected
 from supervisor.poison_prompts import PoisonPrompts
 from supervisor.restart_policy import RestartPolicy
 from supervisor.tenure import Tenure
@@ -19,7 +19,7 @@ class WorkerHistory:
         self._tenure = tenure
         self._is_loaded = False
         self._is_over = False
-        self._prompt: tuple[str, ...] | None = None
+        self._task: GenerationTask | None = None
 
     def loaded(self, loaded: Loaded, worker_pid: int) -> None:
         """The model is loaded."""
@@ -32,13 +32,13 @@ class WorkerHistory:
         self._is_over = True
         self._policy.load_failed(self._model_id, code, message)
 
-    def request_begun(self, prompt: tuple[str, ...]) -> None:
+    def request_begun(self, task: GenerationTask) -> None:
         """The worker was given a request."""
-        self._prompt = prompt
+        self._task = task
 
     def request_ended(self, message: Finished | Rejected | Failed) -> None:
         """The worker said how its request ended."""
-        prompt, self._prompt = self._prompt, None
+        task, self._task = self._task, None
 
         match message:
             case Failed(code=FailCode.ENGINE_ERROR, is_fatal=True, message=text):
@@ -49,8 +49,8 @@ class WorkerHistory:
             case Finished() | Rejected():
                 self._policy.request_completed(self._model_id)
 
-                if prompt is not None:
-                    self._poison.completed(self._model_id, prompt)
+                if task is not None:
+                    self._poison.completed(self._model_id, task.identity())
 
     def ended(self, message: str, *, is_fault: bool) -> None:
         """The process is gone, or cannot be ended. is_fault: by itself, or by us because it hung or broke the protocol."""
@@ -66,8 +66,8 @@ class WorkerHistory:
         else:
             self._policy.died(self._model_id, message)
 
-            if self._prompt is not None:
-                self._poison.died_under(self._model_id, self._prompt)
+            if self._task is not None:
+                self._poison.died_under(self._model_id, self._task.identity())
 
     def gone(self) -> None:
         """The process is reaped: it has nothing of the machine any more."""

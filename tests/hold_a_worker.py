@@ -9,7 +9,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from ipc.messages import Sampling
+from ipc.messages import GenerationTask, Sampling
 from supervisor.model_host import ModelHost
 from supervisor.settings import ModelRef, SupervisorSettings
 
@@ -39,7 +39,9 @@ async def main(runtime_dir: Path, model_dir: Path, worker: str, prompt: str) -> 
         say("loaded")
 
         if prompt:
-            async for message in turn.generate((prompt,), 10_000, Sampling(temperature=0.0)):
+            async for message in turn.generate(
+                GenerationTask(prompt=(prompt,), max_tokens=10_000, sampling=Sampling(temperature=0.0))
+            ):
                 say(type(message).__name__)
 
         await asyncio.Event().wait()

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import web
 
-from ipc.messages import Sampling
+from ipc.messages import GenerationTask
 from prism.api.chat_request import (
     ChatRequest,
     check_chat_numbers,
@@ -54,8 +54,7 @@ class _Prepared:
     prompt: Prompt
     tags: tuple[TagPair, ...]
     tools: list[dict[str, object]]
-    max_tokens: int
-    sampling: Sampling
+    task: GenerationTask
     headers: dict[str, str]
 
 
@@ -65,11 +64,11 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     chat = decode_chat_request(await read_body(request))
     entry = await resolve_onnx_model(services, chat.model)
     prepared = await services.prompts.run(lambda: _prepare(services.settings, chat, entry))
-    services.host.check_prompt(prepared.model, prepared.prompt.pieces)
+    services.host.check_task(prepared.model, prepared.task)
 
-    async with services.host.turn(prepared.model, likely_tokens(prepared.prompt.pieces, prepared.max_tokens)) as turn:
+    async with services.host.turn(prepared.model, likely_tokens(prepared.task)) as turn:
         services.machine.note_loaded(turn.loaded.device)
-        stream = turn.generate(prepared.prompt.pieces, prepared.max_tokens, prepared.sampling)
+        stream = turn.generate(prepared.task)
         generation = Generation(stream, _pipeline(prepared), turn.loaded.device, "messages")
         await generation.wait_started()
 
@@ -100,14 +99,14 @@ def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _
         reasoning_effort=effective_reasoning_effort(chat),
         allow_special_tokens=settings.allows_special_tokens,
     )
+    prompt = template.render(prompt_request)
     return _Prepared(
         chat=chat,
         model=ModelRef(entry.id, entry.path),
-        prompt=template.render(prompt_request),
+        prompt=prompt,
         tags=pairs_for_template(template.source),
         tools=tools,
-        max_tokens=max_new_tokens(chat),
-        sampling=sampling_of(chat),
+        task=GenerationTask(prompt=prompt.pieces, max_tokens=max_new_tokens(chat), sampling=sampling_of(chat)),
         headers={DROPPED_PARTS_HEADER: str(dropped_parts)} if dropped_parts else {},
     )
 

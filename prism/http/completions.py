@@ -6,11 +6,12 @@ Several prompts are answered one after another in one turn, each as a choice of 
 import contextlib
 import secrets
 import time
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 
 import msgspec
 from aiohttp import web
 
+from ipc.messages import GenerationTask
 from prism.api.completion_request import CompletionRequest, decode_completion_request, prompts_of
 from prism.api.generation_fields import wants_stream, wants_usage_chunk
 from prism.api.generation_numbers import check_numbers, max_new_tokens, sampling_of, stop_strings
@@ -35,12 +36,14 @@ async def completions(request: web.Request) -> web.StreamResponse:
     check_numbers(completion, is_onnx=True)
     model = ModelRef(entry.id, entry.path)
 
-    for prompt in prompts_of(completion):
-        services.host.check_prompt(model, (prompt,))
+    tasks = [_task(completion, prompt) for prompt in prompts_of(completion)]
+
+    for task in tasks:
+        services.host.check_task(model, task)
 
     async with (
-        services.host.turn(model, likely_tokens(prompts_of(completion), max_new_tokens(completion))) as turn,
-        contextlib.aclosing(_generations(turn, completion)) as generations,
+        services.host.turn(model, max(map(likely_tokens, tasks))) as turn,
+        contextlib.aclosing(_generations(turn, completion, tasks)) as generations,
     ):
         services.machine.note_loaded(turn.loaded.device)
         # The first prompt is known to fit before the first byte goes out; a later one that does not ends the answer with an error.
@@ -52,9 +55,15 @@ async def completions(request: web.Request) -> web.StreamResponse:
         return await _whole(completion, first, generations)
 
 
-async def _generations(turn: Turn, completion: CompletionRequest) -> AsyncGenerator[Generation, None]:
-    for prompt in prompts_of(completion):
-        stream = turn.generate((prompt,), max_new_tokens(completion), sampling_of(completion))
+def _task(completion: CompletionRequest, prompt: str) -> GenerationTask:
+    return GenerationTask(prompt=(prompt,), max_tokens=max_new_tokens(completion), sampling=sampling_of(completion))
+
+
+async def _generations(
+    turn: Turn, completion: CompletionRequest, tasks: Sequence[GenerationTask]
+) -> AsyncGenerator[Generation, None]:
+    for task in tasks:
+        stream = turn.generate(task)
         generation = Generation(stream, AnswerPipeline(stops=stop_strings(completion)), turn.loaded.device, "prompt")
         await generation.wait_started()
         yield generation

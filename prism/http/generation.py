@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from msgspec import UNSET
 
-from ipc.messages import Delta, Finished, FinishReason, Started
+from ipc.messages import Delta, Finished, FinishReason, GenerationTask, Started
 from prism.api.refusals import context_length_exceeded
 from prism.api.responses import CompletionTokensDetails, PromptTokensDetails, Telemetry, Usage
 from prism.chat.answer import AnswerPipeline, FinishedAnswer
@@ -22,9 +22,9 @@ from supervisor.request_stream import Answer, RequestStream
 _CHARACTERS_PER_TOKEN = 3
 
 
-def likely_tokens(prompt: Sequence[str], max_tokens: int) -> int:
+def likely_tokens(task: GenerationTask) -> int:
     """Return about how many tokens a request takes, prompt and answer, for the memory that its model needs."""
-    return sum(map(len, prompt)) // _CHARACTERS_PER_TOKEN + max_tokens
+    return sum(map(len, task.prompt)) // _CHARACTERS_PER_TOKEN + task.max_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,15 @@ from ipc.messages import (
     FinishReason,
     FromWorker,
     Generate,
+    Guidance,
+    GuidanceKind,
     Hello,
+    Image,
     Loaded,
     LoadFailCode,
     LoadFailed,
     Phase,
+    PrefixReuse,
     Progress,
     RejectCode,
     Rejected,
@@ -42,6 +46,9 @@ SAMPLING = st.builds(
     repetition_penalty=st.none() | st.floats(0.1, 2),
     seed=st.none() | COUNT,
 )
+GUIDANCE = st.builds(Guidance, kind=st.sampled_from(GuidanceKind), text=TEXT)
+IMAGE = st.builds(Image, data=st.binary(max_size=50), field=TEXT, is_low_detail=st.booleans())
+REUSE = st.builds(PrefixReuse, scope=TEXT, conversation=st.none() | TEXT, ttl_s=st.none() | COUNT)
 EACH: dict[type[Message], st.SearchStrategy[Message]] = {
     Generate: st.builds(
         Generate,
@@ -49,6 +56,9 @@ EACH: dict[type[Message], st.SearchStrategy[Message]] = {
         prompt=st.lists(TEXT, max_size=4).map(tuple),
         max_tokens=COUNT,
         sampling=SAMPLING,
+        guidance=st.none() | GUIDANCE,
+        images=st.lists(IMAGE, max_size=2).map(tuple),
+        reuse=REUSE,
     ),
     Cancel: st.builds(Cancel, COUNT),
     Hello: st.builds(Hello, secret=st.binary(max_size=64), generation=COUNT, pid=COUNT, version=TEXT),

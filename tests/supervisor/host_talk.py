@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
-from ipc.messages import Delta, Finished, Sampling
+from ipc.messages import Delta, Finished, GenerationTask, Sampling
 from supervisor.model_host import ModelHost
 from supervisor.settings import ModelRef
 
@@ -20,7 +20,10 @@ PLAIN = '@stand-in {"text": ["ok"], "at": {}, "delay_s": 0}'
 
 async def ask(host: ModelHost, model: ModelRef, prompt: str = PLAIN, max_tokens: int = 16) -> str:
     async with host.turn(model) as turn:
-        answer = [message async for message in turn.generate((prompt,), max_tokens, GREEDY)]
+        answer = [
+            message
+            async for message in turn.generate(GenerationTask(prompt=(prompt,), max_tokens=max_tokens, sampling=GREEDY))
+        ]
         assert isinstance(answer[-1], Finished)
         return "".join(message.text for message in answer if isinstance(message, Delta))
 

@@ -11,7 +11,7 @@ from typing import Any
 import psutil
 import pytest
 
-from ipc.messages import Delta, Device, DeviceChoice, Finished, Sampling
+from ipc.messages import Delta, Device, DeviceChoice, Finished, GenerationTask, Sampling
 from supervisor.child_process import ChildProcess
 from supervisor.errors import InsufficientResources, WorkerUnresponsive
 from supervisor.host_status import HostState
@@ -36,7 +36,12 @@ MIB = 1 << 20
 
 async def ask(host: ModelHost, model: ModelRef, tokens: int = 0) -> str:
     async with host.turn(model, tokens) as turn:
-        answer = [message async for message in turn.generate(("x",), 16, Sampling(temperature=0.0))]
+        answer = [
+            message
+            async for message in turn.generate(
+                GenerationTask(prompt=("x",), max_tokens=16, sampling=Sampling(temperature=0.0))
+            )
+        ]
         assert isinstance(answer[-1], Finished)
         return "".join(message.text for message in answer if isinstance(message, Delta))
 

@@ -10,7 +10,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ipc.messages import Delta, Finished, FinishReason, Sampling, Started
+from ipc.messages import Delta, Finished, FinishReason, GenerationTask, Sampling, Started
 from supervisor.errors import (
     ContextLengthExceeded,
     EngineFailed,
@@ -33,7 +33,10 @@ GREEDY = Sampling(temperature=0.0)
 
 async def ask(host: ModelHost, model: ModelRef, prompt: str = "a b c", max_tokens: int = 16) -> list[Answer]:
     async with host.turn(model) as turn:
-        return [message async for message in turn.generate((prompt,), max_tokens, GREEDY)]
+        return [
+            message
+            async for message in turn.generate(GenerationTask(prompt=(prompt,), max_tokens=max_tokens, sampling=GREEDY))
+        ]
 
 
 def text_of(answer: list[Answer]) -> str:
@@ -133,7 +136,7 @@ async def test_death_in_a_generation_is_told_once_with_the_last_words(
 
     async def collect() -> None:
         async with host.turn(model) as turn:
-            async for message in turn.generate(("x",), 16, GREEDY):
+            async for message in turn.generate(GenerationTask(prompt=("x",), max_tokens=16, sampling=GREEDY)):
                 received.append(message)  # noqa: PERF401  # what came before the error counts
 
     with pytest.raises(WorkerDied, match=words):
@@ -493,7 +496,10 @@ async def test_a_stopped_process_ends_with_unload(host: ModelHost, make_model: M
 
 async def test_one_turn_may_generate_several_times(host: ModelHost, make_model: MakeModel) -> None:
     async def texts(turn: Turn) -> list[str]:
-        return [text_of([m async for m in turn.generate((p,), 4, GREEDY)]) for p in ("a", "b")]
+        return [
+            text_of([m async for m in turn.generate(GenerationTask(prompt=(p,), max_tokens=4, sampling=GREEDY))])
+            for p in ("a", "b")
+        ]
 
     async with host.turn(make_model(text=["x"])) as turn:
         assert await texts(turn) == ["x", "x"]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ipc.messages import Delta, Finished, Started
+from ipc.messages import Delta, Finished, GenerationTask, Started
 from supervisor.errors import (
     ServerDraining,
     WorkerDied,
@@ -54,7 +54,9 @@ async def test_a_worker_that_dies_when_it_has_the_turn_and_no_request_yet_costs_
 ) -> None:
     async with host.turn(make_model()) as turn:
         kill_and_wait_dead(pid_of(host))
-        answer = [message async for message in turn.generate((PLAIN,), 4, GREEDY)]
+        answer = [
+            message async for message in turn.generate(GenerationTask(prompt=(PLAIN,), max_tokens=4, sampling=GREEDY))
+        ]
 
     assert [type(message) for message in answer] == [Started, Delta, Finished]
     assert host.status().generation == 2

@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from ipc.messages import Delta, Finished, FinishReason, Sampling, Started
+from ipc.messages import Delta, Finished, FinishReason, GenerationTask, Sampling, Started
 from supervisor.errors import (
     ContextLengthExceeded,
     EngineFailed,
@@ -132,7 +132,9 @@ class Chaos:
             async with self._host.turn(model) as turn:
                 request.has_turn = True
 
-                async for message in turn.generate((prompt,), 16, Sampling(temperature=0.0)):
+                async for message in turn.generate(
+                    GenerationTask(prompt=(prompt,), max_tokens=16, sampling=Sampling(temperature=0.0))
+                ):
                     match message:
                         case Started():
                             assert not seen, "Started comes first and once"

@@ -5,7 +5,7 @@ import asyncio
 import psutil
 import pytest
 
-from ipc.messages import Loaded
+from ipc.messages import GenerationTask, Loaded
 from supervisor.errors import (
     ServerDraining,
     WorkerDied,
@@ -48,7 +48,7 @@ async def test_the_time_for_running_requests_ends_also_between_the_load_and_the_
         await asyncio.sleep(0.01)
 
         with pytest.raises(ServerDraining):
-            turn.generate((PLAIN,), 4, GREEDY)
+            turn.generate(GenerationTask(prompt=(PLAIN,), max_tokens=4, sampling=GREEDY))
 
     assert await asyncio.wait_for(drained, 5) == model.model_id
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from ipc.messages import Sampling
+from ipc.messages import GenerationTask, Sampling
 from supervisor.errors import InsufficientResources, ModelLoadFailed
 from supervisor.host_status import HostState
 from supervisor.load_lock import LoadLock
@@ -20,7 +20,9 @@ MakeModel = Callable[..., ModelRef]
 
 async def ask(host: ModelHost, model: ModelRef) -> None:
     async with host.turn(model) as turn:
-        async for _message in turn.generate(("x",), 4, Sampling(temperature=0.0)):
+        async for _message in turn.generate(
+            GenerationTask(prompt=("x",), max_tokens=4, sampling=Sampling(temperature=0.0))
+        ):
             pass
 
 

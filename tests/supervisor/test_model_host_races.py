@@ -9,7 +9,7 @@ import pytest
 
 import supervisor.worker
 from ipc.front_end import FrontEnd
-from ipc.messages import Delta, Started
+from ipc.messages import Delta, GenerationTask, Started
 from supervisor.errors import (
     ModelLoadFailed,
     SupervisorError,
@@ -127,7 +127,7 @@ async def test_an_end_is_told_after_the_words_that_are_still_on_their_way(
     async with host.turn(model) as turn:
         monkeypatch.setattr(FrontEnd, "_read_burst", read_late)
         monkeypatch.setattr(FrontEnd, "wait_disconnected", arrive_while_waiting)
-        stream = turn.generate(("x",), 4, GREEDY)
+        stream = turn.generate(GenerationTask(prompt=("x",), max_tokens=4, sampling=GREEDY))
         # Time for the worker to say its words; the kernel has them then.
         await asyncio.sleep(0.2)
         kill_and_wait_dead(pid_of(host))
@@ -144,7 +144,7 @@ async def test_a_death_is_told_within_milliseconds(host: ModelHost, make_model: 
 
     for _ in range(5):
         async with host.turn(model) as turn:
-            stream = turn.generate(("x",), 500, GREEDY)
+            stream = turn.generate(GenerationTask(prompt=("x",), max_tokens=500, sampling=GREEDY))
             await stream.receive()
             kill_and_wait_dead(pid_of(host))
             before = time.monotonic()

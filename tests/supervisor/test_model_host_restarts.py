@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from ipc.messages import Delta, Finished, Sampling
+from ipc.messages import Delta, Finished, GenerationTask, Sampling
 from supervisor.errors import (
     EngineFailed,
     EngineOutOfMemory,
@@ -38,9 +38,13 @@ def dying(number: int) -> str:
     return "@stand-in " + json.dumps({"text": [str(number)], "at": {"token:1": "kill"}})
 
 
+def task_of(prompt: str) -> GenerationTask:
+    return GenerationTask(prompt=(prompt,), max_tokens=16, sampling=Sampling(temperature=0.0))
+
+
 async def ask(host: ModelHost, model: ModelRef, prompt: str = PLAIN) -> str:
     async with host.turn(model) as turn:
-        answer = [message async for message in turn.generate((prompt,), 16, Sampling(temperature=0.0))]
+        answer = [message async for message in turn.generate(task_of(prompt))]
         assert isinstance(answer[-1], Finished)
         return "".join(message.text for message in answer if isinstance(message, Delta))
 
@@ -272,9 +276,9 @@ async def test_a_prompt_that_ended_two_workers_is_refused_and_others_are_not(
     assert host.status().generation == 3
 
     with pytest.raises(PromptRefused):
-        host.check_prompt(model, (dying(0),))
+        host.check_task(model, task_of(dying(0)))
 
-    host.check_prompt(model, (PLAIN,))
+    host.check_task(model, task_of(PLAIN))
 
 
 async def test_a_stop_by_us_is_no_fault_of_the_model(make_host: MakeHost, make_model: MakeModel) -> None:
@@ -331,7 +335,7 @@ async def test_a_hang_counts_as_a_death_and_against_its_prompt(
             await ask(host, model, hanging)
 
     with pytest.raises(PromptRefused):
-        host.check_prompt(model, (hanging,))
+        host.check_task(model, task_of(hanging))
 
     with pytest.raises(ModelUnavailable, match="no sign of work"):
         await ask(host, model)

@@ -3,7 +3,9 @@
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import structs
 
+from ipc.messages import GenerationTask, Guidance, GuidanceKind, Image, Sampling
 from supervisor.poison_prompts import PoisonBounds, PoisonPrompts
 
 _PIECES = st.lists(st.text(st.characters(codec=None), max_size=4), max_size=4).map(tuple)
@@ -109,6 +111,22 @@ def test_exactly_the_same_pieces_are_refused(one: tuple[str, ...], other: tuple[
         prompts.died_under("m", one)
 
     assert (prompts.refused_for_s("m", other) is not None) == (one == other)
+
+
+def test_one_text_is_poison_only_with_the_picture_and_the_grammar_under_which_workers_ended(
+    prompts: PoisonPrompts,
+) -> None:
+    plain = GenerationTask(prompt=("hello",), max_tokens=1, sampling=Sampling())
+    guided = structs.replace(plain, guidance=Guidance(GuidanceKind.REGEX, "a+"))
+    seeing = structs.replace(plain, images=(Image(data=b"\x89PNG", field="messages[0]"),))
+
+    for _ in range(2):
+        prompts.died_under("m", guided.identity())
+
+    assert prompts.refused_for_s("m", guided.identity()) is not None
+    assert prompts.refused_for_s("m", plain.identity()) is None
+    assert prompts.refused_for_s("m", seeing.identity()) is None
+    assert prompts.refused_for_s("m", structs.replace(guided, max_tokens=9).identity()) is not None
 
 
 @pytest.mark.parametrize("field", ["deaths_to_refuse", "window_s", "refused_s"])
