@@ -19,11 +19,36 @@ class SearchDefaults:
     repetition_penalty: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class DynamicBatching:
+    """How the engine runs a paged graph when nobody says otherwise. The pool has blocks * block_size places for tokens.
+
+    chunk_size: most rows of one prompt in a step, which is how long the others wait for it.
+    """
+
+    max_batch_size: int = 8
+    blocks: int = 1024
+    block_size: int = 16
+    chunk_size: int = 64
+
+    def as_config(self) -> dict[str, object]:
+        """The `engine.dynamic_batching` of genai_config.json."""
+        return {"block_size": self.block_size, "num_blocks": self.blocks, "max_batch_size": self.max_batch_size}
+
+
 def genai_config(
-    shape: LlamaShape, tokenizer: TokenizerSpec, inputs: Mapping[str, str], search: SearchDefaults
+    shape: LlamaShape,
+    tokenizer: TokenizerSpec,
+    inputs: Mapping[str, str],
+    search: SearchDefaults,
+    batching: DynamicBatching | None = None,
 ) -> dict[str, object]:
-    """The file's content. `inputs` comes from the attention, which knows how the graph is fed."""
+    """The file's content. `inputs` comes from the attention, which knows how the graph is fed. batching: of a paged graph."""
+    engine: dict[str, object] = {} if batching is None else {"engine": {"dynamic_batching": batching.as_config()}}
+    chunk: dict[str, object] = {} if batching is None else {"chunk_size": batching.chunk_size}
+
     return {
+        **engine,
         "model": {
             "type": "llama",
             "bos_token_id": tokenizer.bos_id,
@@ -58,5 +83,6 @@ def genai_config(
             "min_length": 0,
             "max_length": shape.context_length,
             "past_present_share_buffer": False,
+            **chunk,
         },
     }

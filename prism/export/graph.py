@@ -56,16 +56,19 @@ class GraphPart:
         *,
         domain: str = "",
         attributes: Mapping[str, Attribute] | None = None,
-        body: "GraphPart | None" = None,
+        bodies: "Mapping[str, GraphPart] | None" = None,
     ) -> str:
-        """Add a node, named like its first output, and return that output. An empty name leaves out an optional input or output."""
+        """Add a node, named like its first output, and return that output. An empty name leaves out an optional input or output.
+
+        bodies: the parts inside the node (of an If, a Loop, a Scan) by the attribute that holds each; they see the names around them.
+        """
         names = [outputs] if isinstance(outputs, str) else list(outputs)
         node = helper.make_node(
             operator, list(inputs), names, name=f"{names[0]}/{operator}", domain=domain, **(attributes or {})
         )
 
-        if body is not None:
-            node.attribute.append(helper.make_attribute("body", body.to_proto(f"{names[0]}/body")))
+        for attribute, part in (bodies or {}).items():
+            node.attribute.append(helper.make_attribute(attribute, part.to_proto(f"{names[0]}/{attribute}")))
 
         self.nodes.append(node)
 

@@ -114,7 +114,7 @@ def _write_graph(graph: Graph, tokenizer: TokenizerSpec, script: list[int]) -> N
         [before, tokens],
         ["after", "states"],
         attributes={"num_scan_inputs": 1},
-        body=_automaton(tokenizer, script),
+        bodies={"body": _automaton(tokenizer, script)},
     )
 
     cache_shape = graph.small_constant("cache.shape", np.asarray([1, 1, -1, 1], np.int64))

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from prism.export.folder import write_model_folder
-from prism.export.genai_config import SearchDefaults
+from prism.export.genai_config import DynamicBatching, SearchDefaults
 from prism.export.llama import FloatArray, LayerWeights, LlamaShape
 from prism.export.matrices import Precision
 from prism.export.tiny_tokenizer import CHATML_TEMPLATE, tiny_tokenizer
@@ -21,6 +21,7 @@ def write_tiny_model(
     precision: Precision = Precision.FP32,
     context_length: int = 2048,
     chat_template: str = CHATML_TEMPLATE,
+    batching: DynamicBatching | None = None,
 ) -> None:
     """Write the model into `folder`, which is made if it is missing. The same arguments give the same files.
 
@@ -30,7 +31,13 @@ def write_tiny_model(
     tokenizer = tiny_tokenizer(chat_template=chat_template)
     weights = RandomWeights(seed, vocabulary=len(tokenizer.tokens), context_length=context_length)
     write_model_folder(
-        folder, weights, tokenizer, precision=precision, search=SearchDefaults(), progress=lambda *_: None
+        folder,
+        weights,
+        tokenizer,
+        precision=precision,
+        search=SearchDefaults(),
+        progress=lambda *_: None,
+        batching=batching,
     )
 
 
