@@ -1,6 +1,6 @@
 """What the front asked for: requests in order, and which of them it no longer wants.
 
-One inbox per worker; `loop.py` takes requests from it, `generation.py` asks it between native calls.
+One inbox per worker; `loop.py` looks into it between the steps of the batch.
 """
 
 from collections import deque
@@ -28,33 +28,40 @@ class Inbox:
         self._channel = channel
         self._is_front_gone = is_front_gone
         self._waiting: deque[Generate] = deque()
-        self._current: int | None = None
-        self._is_current_cancelled = False
+        self._cancelled: list[int] = []
 
-    def take(self) -> Generate:
-        """Return the next request, which is the current one from then on. Waits for ever: an idle worker has nothing else to do."""
-        self._current = None
+    @property
+    def is_empty(self) -> bool:
+        """Whether no request waits to be begun."""
+        return not self._waiting
 
+    def wait(self) -> None:
+        """Wait until a request is there, for ever: an idle worker has nothing else to do."""
         while not self._waiting:
             message = self._channel.receive(None)
 
             if message is not None:
                 self._sort(message)
 
-        request = self._waiting.popleft()
-        self._current = request.request_id
-        self._is_current_cancelled = False
-        return request
+        # A cancel of what had ended before crossed that end on its way; the next request may have any number.
+        self._cancelled.clear()
 
-    def is_cancelled(self) -> bool:
-        """Take in what has come and say whether the current request was cancelled. Costs a few microseconds."""
+    def look(self) -> None:
+        """Take in what has come. Costs a few microseconds."""
         if self._is_front_gone():
             raise ChannelClosed("the front is gone")
 
         while (message := self._channel.receive(0)) is not None:
             self._sort(message)
 
-        return self._is_current_cancelled
+    def take(self) -> Generate:
+        """Return the next request, which is begun from then on."""
+        return self._waiting.popleft()
+
+    def take_cancelled(self) -> list[int]:
+        """Return the begun requests that the front no longer wants; each is told once. Some of them may have ended meanwhile."""
+        cancelled, self._cancelled = self._cancelled, []
+        return cancelled
 
     def _sort(self, message: ToWorker) -> None:
         match message:
@@ -66,17 +73,14 @@ class Inbox:
                 assert_never(message)
 
     def _cancel(self, request_id: int) -> None:
-        if request_id == self._current:
-            self._is_current_cancelled = True
-            return
-
         kept = deque(request for request in self._waiting if request.request_id != request_id)
         is_waiting = len(kept) < len(self._waiting)
         self._waiting = kept
 
-        # An id that is neither: the Cancel crossed the end of its request on the way.
         if is_waiting:
             self._channel.send(cancelled_unbegun(request_id))
+        else:
+            self._cancelled.append(request_id)
 
 
 def cancelled_unbegun(request_id: int) -> Finished:

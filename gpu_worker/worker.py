@@ -7,6 +7,7 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from gpu_worker.batch import OneByOne
 from gpu_worker.cuda_libraries import engine_folders, package_folders, preload, why_no_cuda
 from gpu_worker.engine import GenAiEngine, import_library, load_engine
 from gpu_worker.errors import LoadFault
@@ -77,8 +78,8 @@ def _run_told(spec: LaunchSpec, channel: Channel, lifeline: Lifeline) -> WorkerE
         channel.send(LoadFailed(code=fault.code, message=str(fault)))
         return WorkerExit.LOAD_FAILED
 
-    settings = GenerationSettings(prefill_chunk=spec.prefill_chunk, has_loop_guard=spec.has_loop_guard)
-    Loop(channel, engine, settings, lifeline.is_cut).run()
+    settings = GenerationSettings(spec.has_loop_guard)
+    Loop(channel, engine, OneByOne(engine, spec.prefill_chunk), settings, lifeline.is_cut).run()
 
 
 def _load(spec: LaunchSpec, channel: Channel) -> GenAiEngine:

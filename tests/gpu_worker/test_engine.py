@@ -9,6 +9,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from gpu_worker.batch import OneByOne
 from gpu_worker.engine import GenAiEngine, import_library, load_engine
 from gpu_worker.errors import EngineFault, RequestFault
 from gpu_worker.generation import GenerationSettings
@@ -66,7 +67,7 @@ def serve(engine: GenAiEngine, *asked: Generate, chunk: int = 16, has_loop_guard
     channel = ScriptedChannel(asked)
 
     with pytest.raises(ChannelClosed):
-        Loop(channel, engine, GenerationSettings(chunk, has_loop_guard), lambda: False).run()
+        Loop(channel, engine, OneByOne(engine, chunk), GenerationSettings(has_loop_guard), lambda: False).run()
 
     return channel
 

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
+from gpu_worker.batch import OneByOne, slices
 from gpu_worker.errors import EngineFault, RequestFault
-from gpu_worker.generation import Generation, GenerationSettings, slices
-from gpu_worker.inbox import Inbox
+from gpu_worker.generation import Generation, GenerationSettings
 from gpu_worker.loop_guard import MIN_TOKENS
 from ipc.messages import (
     Cancel,
@@ -34,23 +34,24 @@ def run(
     has_loop_guard: bool = True,
 ) -> tuple[Finished, ScriptedChannel]:
     channel = channel or ScriptedChannel()
-    source = ScriptedChannel([asked])
-    inbox = Inbox(_Joined(source, channel), lambda: False)
-    taken = inbox.take()
-    settings = GenerationSettings(prefill_chunk, has_loop_guard)
-    return Generation(taken, engine, inbox, channel, settings).run(), channel
+    batch = OneByOne(engine, prefill_chunk)
+    generation = Generation(asked, engine, batch, channel, GenerationSettings(has_loop_guard))
+
+    try:
+        generation.begin()
+        return generation.finish(_run_to_end(generation, batch, channel)), channel
+    finally:
+        batch.leave(asked.request_id)
 
 
-class _Joined(ScriptedChannel):
-    """Waits on one channel and looks at the other."""
+def _run_to_end(generation: Generation, batch: OneByOne, channel: ScriptedChannel) -> FinishReason:
+    while True:
+        if channel.receive(0) == Cancel(generation.request.request_id):
+            return FinishReason.CANCELLED
 
-    def __init__(self, waited: ScriptedChannel, looked: ScriptedChannel) -> None:
-        super().__init__()
-        self._waited = waited
-        self._looked = looked
-
-    def receive(self, timeout_ms: int | None) -> Generate | Cancel | None:
-        return (self._waited if timeout_ms is None else self._looked).receive(timeout_ms)
+        for event in batch.step():
+            if (reason := generation.take(event)) is not None:
+                return reason
 
 
 def test_an_answer_that_ends_is_started_sent_and_finished() -> None:
@@ -183,7 +184,7 @@ def test_a_cancel_between_slices_ends_the_prefill() -> None:
     engine = ScriptedEngine([EOS])
     finished, _ = run(engine, request("abcdefgh"), channel, prefill_chunk=2)
     assert (finished.reason, finished.completion_tokens, finished.ttft_sec) == (FinishReason.CANCELLED, 0, 0.0)
-    assert len(engine.fed) == 2
+    assert len(engine.fed) == 1
     assert engine.closed == 1
 
 

@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gpu_worker.batch import OneByOne
 from gpu_worker.errors import EngineFault
 from gpu_worker.generation import GenerationSettings
 from gpu_worker.loop import Loop
@@ -11,12 +12,12 @@ from ipc.errors import ChannelClosed, ProtocolError
 from ipc.messages import Cancel, FailCode, Failed, Finished, FinishReason, RejectCode, Rejected, Started, ToWorker
 from tests.gpu_worker.scripted import EOS, ScriptedChannel, ScriptedEngine, facts, once, request
 
-SETTINGS = GenerationSettings(prefill_chunk=4, has_loop_guard=True)
+SETTINGS = GenerationSettings(has_loop_guard=True)
 
 
 def run(engine: ScriptedEngine, channel: ScriptedChannel) -> None:
     with pytest.raises(ChannelClosed):
-        Loop(channel, engine, SETTINGS, lambda: False).run()
+        Loop(channel, engine, OneByOne(engine, 4), SETTINGS, lambda: False).run()
 
 
 def test_requests_are_served_one_after_the_other() -> None:
@@ -103,8 +104,10 @@ def test_a_broken_protocol_ends_the_loop() -> None:
         def receive(self, timeout_ms: int | None) -> ToWorker | None:
             raise ProtocolError("not a message")
 
+    engine = ScriptedEngine([EOS])
+
     with pytest.raises(ProtocolError):
-        Loop(Broken(), ScriptedEngine([EOS]), SETTINGS, lambda: False).run()
+        Loop(Broken(), engine, OneByOne(engine, 4), SETTINGS, lambda: False).run()
 
 
 def test_a_front_that_ends_under_a_generation_ends_the_loop() -> None:
@@ -112,7 +115,7 @@ def test_a_front_that_ends_under_a_generation_ends_the_loop() -> None:
     engine = ScriptedEngine([*b"ok", EOS])
 
     with pytest.raises(ChannelClosed):
-        Loop(channel, engine, SETTINGS, lambda: len(channel.sent) > 2).run()
+        Loop(channel, engine, OneByOne(engine, 4), SETTINGS, lambda: len(channel.sent) > 2).run()
 
     assert channel.terminals == []
     assert engine.closed == 1
