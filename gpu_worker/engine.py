@@ -8,12 +8,15 @@ import json
 import logging
 from collections.abc import Sequence
 
+from gpu_worker.batch import Batch, OneByOne
 from gpu_worker.detokenizer import Detokenizer, TableDetokenizer, WindowDetokenizer
 from gpu_worker.engine_port import EngineFacts
 from gpu_worker.errors import EngineFault, LoadFault
 from gpu_worker.fault_text import cause_of, engine_fault, load_fault, one_line
 from gpu_worker.genai_api import GenAi, NativeConfig, NativeGenerator, NativeModel, NativeTokenizer
+from gpu_worker.load_options import LoadOptions
 from gpu_worker.model_folder import ModelFolder
+from gpu_worker.paged_batch import PagedBatch, PoolSize
 from gpu_worker.prompt import PromptEncoder, PromptRules
 from gpu_worker.sampling import SearchOptions
 from ipc.messages import Device, DeviceChoice, FailCode, LoadFailCode
@@ -37,14 +40,14 @@ def import_library() -> GenAi:
 
 
 def load_engine(
-    library: GenAi, folder: ModelFolder, choice: DeviceChoice, no_cuda_reason: str | None, threads: int | None
+    library: GenAi, folder: ModelFolder, choice: DeviceChoice, no_cuda_reason: str | None, options: LoadOptions
 ) -> "GenAiEngine":
     """Load the model where `choice` wants it.
 
     no_cuda_reason: why CUDA is known not to work; AUTO does not try it then. CUDA is tried all the same: the engine's word counts.
     Raises LoadFault.
     """
-    loader = _Loader(library, folder, threads)
+    loader = _Loader(library, folder, options)
 
     match choice:
         case DeviceChoice.CPU:
@@ -80,20 +83,23 @@ def _load_anywhere(loader: "_Loader") -> "GenAiEngine":
 class _Loader:
     """One model folder on its way into memory."""
 
-    def __init__(self, library: GenAi, folder: ModelFolder, threads: int | None) -> None:
+    def __init__(self, library: GenAi, folder: ModelFolder, options: LoadOptions) -> None:
         self._library = library
         self._folder = folder
-        self._threads = threads
+        self._options = options
+        self._pool = options.pool(folder.config)
 
     def load(self, device: Device, fallback_reason: str | None) -> "GenAiEngine":
         try:
             model = self._library.Model(self._config(device))
             tokenizer = self._library.Tokenizer(model)
 
-            if device is Device.CUDA:
-                self._prove(model)
+            paged = self._paged(model)
 
-            return GenAiEngine(self._library, model, tokenizer, self._folder, fallback_reason)
+            if device is Device.CUDA:
+                self._prove(model, paged)
+
+            return GenAiEngine(self._library, model, tokenizer, self._folder, fallback_reason, paged)
         except LoadFault:
             raise
         except (
@@ -112,18 +118,30 @@ class _Loader:
         # A config without end tokens would make the engine stop at token 0, which is text in most vocabularies.
         overlay: dict[str, object] = {"eos_token_id": sorted(self._folder.eos_ids)}
 
-        if self._threads is not None:
-            overlay["decoder"] = {"session_options": {"intra_op_num_threads": self._threads}}
+        if self._options.threads is not None:
+            overlay["decoder"] = {"session_options": {"intra_op_num_threads": self._options.threads}}
 
         config.overlay(json.dumps({"model": overlay}))
+
+        if self._pool is not None:
+            config.overlay(json.dumps(_pool_overlay(self._pool, self._options.parallel)))
+
         return config
 
-    def _prove(self, model: NativeModel) -> None:
+    def _paged(self, model: NativeModel) -> PagedBatch | None:
+        """The pool is taken here, so that a lack of memory is a fault of loading."""
+        return None if self._pool is None else PagedBatch(self._library, model, self._pool, self._options.parallel)
+
+    def _prove(self, model: NativeModel, paged: PagedBatch | None) -> None:
         """Make one token. CUDA's libraries are opened one by one when first used; a load that says it worked must have worked."""
         if model.device_type.upper() != "CUDA":
             raise LoadFault(
                 LoadFailCode.DEVICE_UNAVAILABLE, f"CUDA cannot be used: the engine chose {model.device_type}"
             )
+
+        if paged is not None:
+            paged.prove(min(self._folder.eos_ids))
+            return
 
         params = self._library.GeneratorParams(model)
         params.set_search_options(max_length=2, do_sample=False)
@@ -142,8 +160,10 @@ class GenAiEngine:
         tokenizer: NativeTokenizer,
         folder: ModelFolder,
         fallback_reason: str | None,
+        paged: PagedBatch | None = None,
     ) -> None:
         self._library = library
+        self._paged = paged
         self._model = model
         self._tokenizer = tokenizer
         self._vocabulary = folder.vocabulary
@@ -155,11 +175,16 @@ class GenAiEngine:
             device=Device.CUDA if model.device_type.upper() == "CUDA" else Device.CPU,
             fallback_reason=fallback_reason,
             engine_version=str(library.__version__),
-            context_length=folder.config.context_length,
+            context_length=_window(folder.config.context_length, paged),
             vocabulary_size=folder.config.vocabulary_size,
             top_k=folder.config.top_k,
             eos_ids=folder.eos_ids,
+            parallel=1 if paged is None else paged.capacity,
         )
+
+    def open_batch(self, prefill_chunk: int) -> Batch:
+        """Return where the sequences of this model live: the one place for all of them. To be called once."""
+        return OneByOne(self, prefill_chunk) if self._paged is None else self._paged
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
         return self._prompts.encode(pieces)
@@ -234,6 +259,19 @@ class GenAiSequence:
     def close(self) -> None:
         # The generator holds the cache of the whole sequence; dropping the last reference frees it.
         self._generator = None
+
+
+def _pool_overlay(pool: PoolSize, parallel: int) -> dict[str, object]:
+    batching = {"block_size": pool.block_size, "num_blocks": pool.blocks, "max_batch_size": parallel}
+    return {"engine": {"dynamic_batching": batching}, "search": {"chunk_size": pool.chunk_size}}
+
+
+def _window(context_length: int | None, paged: PagedBatch | None) -> int | None:
+    """A sequence cannot be longer than the pool, whatever the model was trained for."""
+    if paged is None:
+        return context_length
+
+    return paged.longest if context_length is None else min(context_length, paged.longest)
 
 
 def _native_options(options: SearchOptions) -> dict[str, float]:

@@ -16,6 +16,7 @@ class EngineFacts:
     fallback_reason: why it is on the CPU although CUDA would have been preferred.
     context_length: None when the model's files do not say.
     top_k: the model's own; None when its files do not say.
+    parallel: how many sequences it works on at the same time.
     """
 
     device: Device
@@ -25,6 +26,7 @@ class EngineFacts:
     vocabulary_size: int | None
     top_k: int | None
     eos_ids: frozenset[int]
+    parallel: int = 1
 
 
 class TokenSequence(Protocol):

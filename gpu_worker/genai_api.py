@@ -3,8 +3,8 @@
 Every call may raise RuntimeError, whatever went wrong, and holds the GIL until it returns.
 """
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Iterable, Sequence
+from typing import Protocol, SupportsInt
 
 
 class NativeIds(Protocol):
@@ -47,8 +47,101 @@ class NativeGenerator(Protocol):
     def get_next_tokens(self) -> NativeIds: ...
 
 
+class NativeTurnOptions(Protocol):
+    """Options of one answer. Each setter may raise RuntimeError for a value out of range."""
+
+    def set_do_sample(self, value: bool) -> None: ...  # noqa: FBT001  # the library takes no keywords
+
+    def set_max_generated_tokens(self, value: int) -> None: ...
+
+    def set_temperature(self, value: float) -> None: ...
+
+    def set_top_p(self, value: float) -> None: ...
+
+    def set_top_k(self, value: int) -> None: ...
+
+    def set_seed(self, value: int) -> None: ...
+
+    def set_repetition_penalty(self, value: float) -> None: ...
+
+    def set_guidance(self, kind: str, text: str) -> None: ...
+
+
+class NativeRequestOptions(Protocol):
+    def set_max_session_tokens(self, value: int) -> None: ...
+
+
+class NativeRequest(Protocol):
+    """A sequence in the engine. Bound to the thread that made the engine; holds its place until `close`."""
+
+    def begin_turn(self, tokens: Sequence[int], turn_options: NativeTurnOptions) -> int: ...
+
+    def close(self) -> None: ...
+
+
+class NativeUsage(Protocol):
+    """A view into the buffer of events: gone with the next run."""
+
+    @property
+    def cached_prompt_tokens(self) -> int: ...
+
+
+class NativeEvent(Protocol):
+    @property
+    def request(self) -> NativeRequest: ...
+
+    @property
+    def flags(self) -> SupportsInt: ...
+
+    @property
+    def token(self) -> int | None: ...
+
+    @property
+    def finish_reason(self) -> SupportsInt: ...
+
+    @property
+    def error_code(self) -> SupportsInt: ...
+
+    @property
+    def usage(self) -> NativeUsage | None: ...
+
+
+class NativeEngine(Protocol):
+    """Several sequences at once. Its owner is the thread that made it; `run` gives the GIL away while it works."""
+
+    def create_request(self, *, options: NativeRequestOptions) -> NativeRequest: ...
+
+    def create_event_buffer(self, capacity: int) -> object: ...
+
+    def run(self, buffer: object) -> Iterable[NativeEvent]: ...
+
+    def get_capabilities(self) -> "NativeCapabilities": ...
+
+
+class NativeCapabilities(Protocol):
+    @property
+    def configured_max_batch_size(self) -> int: ...
+
+    @property
+    def max_request_length(self) -> int: ...
+
+
+class EventFlags(Protocol):
+    TOKEN: SupportsInt
+    TURN_FINISHED: SupportsInt
+    FAILED: SupportsInt
+
+
+class EventReasons(Protocol):
+    EOS: SupportsInt
+    FAILED: SupportsInt
+
+
 class GenAi(Protocol):
     """The module."""
+
+    EngineEventFlags: EventFlags
+    FinishReason: EventReasons
 
     @property
     def __version__(self) -> str: ...
@@ -62,3 +155,9 @@ class GenAi(Protocol):
     def GeneratorParams(self, model: NativeModel) -> NativeGeneratorParams: ...
 
     def Generator(self, model: NativeModel, params: NativeGeneratorParams) -> NativeGenerator: ...
+
+    def Engine(self, model: NativeModel) -> NativeEngine: ...
+
+    def RequestOptions(self) -> NativeRequestOptions: ...
+
+    def TurnOptions(self, request: NativeRequest) -> NativeTurnOptions: ...

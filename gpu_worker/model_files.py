@@ -12,6 +12,21 @@ CONFIG_NAME = "genai_config.json"
 # What the engine's tokenizers can start from, as the front's catalog knows it: what is listed there is not refused here.
 TOKENIZER_NAMES = ("tokenizer.json", "tokenizer.model", "tokenizer_module.json", "vocab.json", "vocab.txt")
 _TOKENIZER_PATTERN = "*.tiktoken"
+# The engine's own (0.18), where the file is silent.
+_DEFAULT_BLOCK_SIZE = 256
+
+
+@dataclass(frozen=True, slots=True)
+class DynamicBatching:
+    """`engine.dynamic_batching` of a model whose graph takes several sequences at once, over a pool of blocks for tokens.
+
+    block_size: tokens in a block. blocks: in the pool; None where the file leaves it to the engine, which would take nearly all memory.
+    chunk_size: most tokens of one prompt in a step (`search.chunk_size`); None means no bound.
+    """
+
+    block_size: int
+    blocks: int | None
+    chunk_size: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +36,7 @@ class ModelConfig:
     context_length: `model.context_length`. It alone is the window: `search.max_length` is the default length of a generator, which is
         always set by us, and the engine holds a generator to the context length only. None when absent.
     eos_ids: empty when the file names none.
+    batching: None for a graph that takes one sequence.
     """
 
     context_length: int | None
@@ -29,6 +45,7 @@ class ModelConfig:
     eos_ids: frozenset[int]
     bos_id: int | None
     pad_id: int | None
+    batching: DynamicBatching | None = None
 
 
 def read_model_config(model_dir: Path) -> ModelConfig:
@@ -54,7 +71,22 @@ def read_model_config(model_dir: Path) -> ModelConfig:
         eos_ids=_eos_ids(model),
         bos_id=_token_id(model, "bos_token_id"),
         pad_id=_token_id(model, "pad_token_id"),
+        batching=_batching(config),
     )
+
+
+def _batching(config: JsonObject) -> DynamicBatching | None:
+    engine = section(config, "engine")
+
+    batching = section(engine, "dynamic_batching")
+
+    # The engine takes an empty one for none.
+    if not batching:
+        return None
+
+    block_size = _positive(batching, "block_size") or _DEFAULT_BLOCK_SIZE
+    chunk_size = _positive(section(config, "search"), "chunk_size")
+    return DynamicBatching(block_size, _positive(batching, "num_blocks"), chunk_size)
 
 
 def _has_tokenizer(model_dir: Path) -> bool:

@@ -32,6 +32,19 @@ class SearchOptions:
     seed: int
     repetition_penalty: float | None
 
+    @staticmethod
+    def greedy(max_length: int) -> "SearchOptions":
+        """The likeliest token each time."""
+        return SearchOptions(
+            max_length=max_length,
+            do_sample=False,
+            temperature=1.0,
+            top_p=1.0,
+            top_k=1,
+            seed=0,
+            repetition_penalty=None,
+        )
+
 
 def search_options(
     sampling: Sampling, *, max_length: int, model_top_k: int | None, vocabulary_size: int | None

@@ -7,7 +7,6 @@ import time
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from gpu_worker.batch import OneByOne
 from gpu_worker.cuda_libraries import engine_folders, package_folders, preload, why_no_cuda
 from gpu_worker.engine import GenAiEngine, import_library, load_engine
 from gpu_worker.errors import LoadFault
@@ -15,6 +14,7 @@ from gpu_worker.fault_text import cause_of
 from gpu_worker.generation import GenerationSettings
 from gpu_worker.inbox import Channel
 from gpu_worker.lifeline import Lifeline, is_orphan
+from gpu_worker.load_options import LoadOptions
 from gpu_worker.loop import Loop
 from gpu_worker.model_folder import read_model_folder
 from ipc.errors import ChannelClosed, ProtocolError
@@ -79,7 +79,7 @@ def _run_told(spec: LaunchSpec, channel: Channel, lifeline: Lifeline) -> WorkerE
         return WorkerExit.LOAD_FAILED
 
     settings = GenerationSettings(spec.has_loop_guard)
-    Loop(channel, engine, OneByOne(engine, spec.prefill_chunk), settings, lifeline.is_cut).run()
+    Loop(channel, engine, engine.open_batch(spec.prefill_chunk), settings, lifeline.is_cut).run()
 
 
 def _load(spec: LaunchSpec, channel: Channel) -> GenAiEngine:
@@ -98,7 +98,7 @@ def _load(spec: LaunchSpec, channel: Channel) -> GenAiEngine:
     channel.send(Progress(phase=Phase.IMPORT))
     library = import_library()
     channel.send(Progress(phase=Phase.LOAD))
-    engine = load_engine(library, folder, spec.device, no_cuda_reason, spec.threads)
+    engine = load_engine(library, folder, spec.device, no_cuda_reason, _load_options(spec))
     facts = engine.facts
     channel.send(
         Loaded(
@@ -107,9 +107,14 @@ def _load(spec: LaunchSpec, channel: Channel) -> GenAiEngine:
             context_length=facts.context_length,
             load_sec=time.monotonic() - started_at,
             engine_version=facts.engine_version,
+            parallel=facts.parallel,
         )
     )
     return engine
+
+
+def _load_options(spec: LaunchSpec) -> LoadOptions:
+    return LoadOptions(threads=spec.threads, parallel=spec.parallel, prefill_chunk=spec.prefill_chunk)
 
 
 def _own_version() -> str:

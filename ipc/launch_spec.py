@@ -24,6 +24,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     model_dir: absolute path of a GenAI folder.
     prefill_chunk: most tokens that are fed to the model in one native call; 0 means the whole prompt.
     threads: intra-op threads; None leaves the choice to the engine.
+    parallel: most requests at the same time, where the model can; others take one.
     no_cuda_reason: why AUTO must not try CUDA, for the front knows better (there is too little memory); None leaves it to the worker.
     has_loop_guard: end a generation that repeats one token cycle for ever.
     """
@@ -37,6 +38,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     no_cuda_reason: str | None = None
     prefill_chunk: int = 128
     threads: int | None = None
+    parallel: int = 1
     has_loop_guard: bool = True
 
 

@@ -152,7 +152,7 @@ class GenerationTask(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Generate(GenerationTask, frozen=True, kw_only=True, tag="generate"):
-    """Begin a request. The worker must be idle."""
+    """Begin a request. The worker must have a free place (`Loaded.parallel`)."""
 
     request_id: int
 
@@ -192,6 +192,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
 
     fallback_reason: why the CPU is used although AUTO would have preferred CUDA; None when there was nothing to fall back from.
     context_length: tokens in the window, prompt and answer together; None when the model's files do not say.
+    parallel: how many requests it works on at the same time; the front sends no more.
     """
 
     device: Device
@@ -199,6 +200,7 @@ class Loaded(msgspec.Struct, frozen=True, kw_only=True, tag="loaded"):
     context_length: int | None
     load_sec: float
     engine_version: str
+    parallel: int = 1
 
 
 class LoadFailed(msgspec.Struct, frozen=True, kw_only=True, tag="load_failed"):

@@ -13,6 +13,7 @@ from gpu_worker.batch import OneByOne
 from gpu_worker.engine import GenAiEngine, import_library, load_engine
 from gpu_worker.errors import EngineFault, RequestFault
 from gpu_worker.generation import GenerationSettings
+from gpu_worker.load_options import LoadOptions
 from gpu_worker.loop import Loop
 from gpu_worker.model_folder import read_model_folder
 from gpu_worker.sampling import SearchOptions, search_options
@@ -39,7 +40,9 @@ LIVELY = Sampling(temperature=1.5, top_p=0.99, top_k=200)
 
 
 def load(folder: Path, threads: int | None = 1) -> GenAiEngine:
-    return load_engine(import_library(), read_model_folder(folder), DeviceChoice.CPU, None, threads)
+    return load_engine(
+        import_library(), read_model_folder(folder), DeviceChoice.CPU, None, LoadOptions(threads=threads)
+    )
 
 
 @pytest.fixture(scope="module")

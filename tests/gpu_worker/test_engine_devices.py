@@ -9,6 +9,7 @@ import pytest
 from gpu_worker.engine import GenAiEngine, load_engine
 from gpu_worker.errors import EngineFault, LoadFault
 from gpu_worker.genai_api import GenAi
+from gpu_worker.load_options import LoadOptions
 from gpu_worker.model_folder import ModelFolder, read_model_folder
 from gpu_worker.sampling import search_options
 from ipc.messages import Device, DeviceChoice, FailCode, LoadFailCode, Sampling
@@ -130,7 +131,7 @@ def load(
     no_cuda_reason: str | None = None,
     threads: int | None = None,
 ) -> GenAiEngine:
-    return load_engine(as_library(library), folder, choice, no_cuda_reason, threads)
+    return load_engine(as_library(library), folder, choice, no_cuda_reason, LoadOptions(threads=threads))
 
 
 def as_library(fake: FakeLibrary) -> GenAi:

@@ -8,6 +8,7 @@ import pytest
 
 from gpu_worker.engine import GenAiEngine, import_library, load_engine
 from gpu_worker.errors import LoadFault
+from gpu_worker.load_options import LoadOptions
 from gpu_worker.model_folder import read_model_folder
 from ipc.messages import Device, DeviceChoice, LoadFailCode
 
@@ -16,7 +17,7 @@ Copy = Callable[..., Path]
 
 
 def load(folder: Path) -> GenAiEngine:
-    return load_engine(import_library(), read_model_folder(folder), DeviceChoice.CPU, None, 1)
+    return load_engine(import_library(), read_model_folder(folder), DeviceChoice.CPU, None, LoadOptions(threads=1))
 
 
 def test_a_folder_exported_for_cuda_runs_on_the_cpu_when_told(copy_model: Copy) -> None:
@@ -29,13 +30,15 @@ def test_a_folder_exported_for_cuda_runs_on_the_cpu_when_told(copy_model: Copy) 
 
 def test_asking_for_cuda_where_there_is_none_names_the_cause(tiny_model: Path) -> None:
     with pytest.raises(LoadFault, match=r"CUDA cannot be used: .*\(no NVIDIA GPU was found\)") as caught:
-        load_engine(import_library(), read_model_folder(tiny_model), DeviceChoice.CUDA, "no NVIDIA GPU was found", None)
+        load_engine(
+            import_library(), read_model_folder(tiny_model), DeviceChoice.CUDA, "no NVIDIA GPU was found", LoadOptions()
+        )
 
     assert caught.value.code is LoadFailCode.DEVICE_UNAVAILABLE
 
 
 def test_auto_falls_back_to_the_cpu_with_the_engines_reason(tiny_model: Path) -> None:
-    engine = load_engine(import_library(), read_model_folder(tiny_model), DeviceChoice.AUTO, None, None)
+    engine = load_engine(import_library(), read_model_folder(tiny_model), DeviceChoice.AUTO, None, LoadOptions())
     assert engine.facts.device is Device.CPU
     assert engine.facts.fallback_reason is not None
     assert engine.facts.fallback_reason.startswith("CUDA cannot be used: ")

@@ -8,6 +8,7 @@ import pytest
 
 from gpu_worker.engine import import_library, load_engine
 from gpu_worker.errors import LoadFault
+from gpu_worker.load_options import LoadOptions
 from gpu_worker.model_files import read_model_config
 from gpu_worker.model_folder import read_model_folder
 from ipc.messages import Device, DeviceChoice, LoadFailCode
@@ -24,7 +25,9 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def device_of(folder: Path) -> Device:
-    return load_engine(import_library(), read_model_folder(folder), DeviceChoice.CPU, None, 1).facts.device
+    return load_engine(
+        import_library(), read_model_folder(folder), DeviceChoice.CPU, None, LoadOptions(threads=1)
+    ).facts.device
 
 
 @pytest.mark.engine

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from gpu_worker.engine import GenAiEngine, import_library, load_engine
+from gpu_worker.load_options import LoadOptions
 from gpu_worker.model_folder import read_model_folder
 from ipc.messages import DeviceChoice
 from prism.chat.prompt import ChatTemplate, PromptRequest, TemplateMode
@@ -29,7 +30,7 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def load(folder: Path) -> GenAiEngine:
-    return load_engine(import_library(), read_model_folder(folder), DeviceChoice.CPU, None, 1)
+    return load_engine(import_library(), read_model_folder(folder), DeviceChoice.CPU, None, LoadOptions(threads=1))
 
 
 def ids_of(folder: Path) -> list[int]:
