@@ -7,42 +7,15 @@ import asyncio
 import logging
 import os
 import secrets
-import time
-from collections import deque
 from collections.abc import Callable
-from typing import assert_never
 
 from ipc.errors import ChannelClosed, ChannelFull, ProtocolError, Unsendable
 from ipc.exit_status import describe_exit
 from ipc.front_end import ChannelContext, FrontEnd
-from ipc.messages import (
-    Cancel,
-    Delta,
-    Device,
-    Failed,
-    Finished,
-    FromWorker,
-    Generate,
-    GenerationTask,
-    Hello,
-    Loaded,
-    LoadFailCode,
-    LoadFailed,
-    Progress,
-    Rejected,
-    RequestMessage,
-    Started,
-)
+from ipc.messages import Cancel, Device, FromWorker, Generate, GenerationTask, Loaded
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import (
-    EngineOutOfMemory,
-    InvalidForModel,
-    ModelLoadFailed,
-    SupervisorError,
-    WorkerDied,
-    WorkerUnresponsive,
-)
+from supervisor.errors import InvalidForModel, SupervisorError, WorkerDied, WorkerUnresponsive
 from supervisor.gpu_report import GpuDevice
 from supervisor.placement import Placement
 from supervisor.progress_judge import Activity, Hung
@@ -51,7 +24,8 @@ from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.worker_history import WorkerHistory
 from supervisor.worker_launch import launch_worker
-from supervisor.worker_state import InvalidTransition, WorkerEvent, WorkerState, next_state
+from supervisor.worker_state import WorkerEvent, WorkerLife, WorkerState
+from supervisor.worker_words import WorkerWords
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +33,6 @@ logger = logging.getLogger(__name__)
 LAST_WORDS_S = 0.1
 # How long a process may live on without its connection: a worker that ends by itself closes it a moment before.
 DISCONNECTED_S = 5.0
-_STORY_LENGTH = 16
 
 
 class Worker:
@@ -84,22 +57,14 @@ class Worker:
         self.model = model
         self.number = number
         self.placement = placement
-        self.loaded: Loaded | None = None
-        self._is_tainted = False
         self._is_stop_wanted = False
         self._settings = settings
         self._background = background
         self._history = history
         self._is_fault = True
         self._on_crash = on_crash
-        self._state = WorkerState.STARTING
-        self._story: deque[str] = deque(maxlen=_STORY_LENGTH)
-        self._load_settled = asyncio.Event()
-        self._load_error: SupervisorError | None = None
+        self._life = WorkerLife()
         self._stop_reason: SupervisorError | None = None
-        self._request_id = 0
-        self._stream: RequestStream | None = None
-        self._started_at = time.monotonic()
         self.exited = asyncio.Event()
 
         secret = secrets.token_bytes(32)
@@ -119,24 +84,32 @@ class Worker:
         self._watch = ProgressWatch(
             self._child.pid, f"worker {number}", settings.watch, settings.prefill_chunk, self._on_hung
         )
+        self._words = WorkerWords(
+            model.model_id, number, self._child.pid, self._life, self._watch, history, self._on_fault
+        )
         self._watch.begin(Activity.START)
         logger.info("[worker %d] started for '%s', process %d", number, model.model_id, self._child.pid)
 
     @property
     def state(self) -> WorkerState:
         """For reports, and for decisions of the one that holds the turn."""
-        return self._state
+        return self._life.state
 
     @property
     def is_usable(self) -> bool:
         """Whether this worker serves, or will once it is loaded: alive, not ending, its load not failed, its engine sound."""
-        is_alive = self._state not in (WorkerState.STOPPING, WorkerState.EXITED) and self._child.is_running
-        return is_alive and self._load_error is None and not self._is_tainted
+        is_alive = not self._life.is_ending and self._child.is_running
+        return is_alive and self._words.load.error is None and not self._words.is_tainted
+
+    @property
+    def loaded(self) -> Loaded | None:
+        """What it said when its model was loaded; None before that."""
+        return self._words.load.loaded
 
     @property
     def has_crashed(self) -> bool:
         """Whether it ended although nobody wanted that."""
-        return self._state is WorkerState.EXITED and not self._is_stop_wanted and self.loaded is not None
+        return self._life.state is WorkerState.EXITED and not self._is_stop_wanted and self.loaded is not None
 
     @property
     def gpu(self) -> GpuDevice | None:
@@ -154,13 +127,7 @@ class Worker:
 
         Raises ModelLoadFailed when the worker said why, WorkerDied when it ended without a word, WorkerUnresponsive when we ended it.
         """
-        await self._load_settled.wait()
-
-        if self._load_error is not None:
-            raise self._load_error
-
-        assert self.loaded is not None
-        return self.loaded
+        return await self._words.load.wait()
 
     def begin(self, stream: RequestStream, task: GenerationTask) -> None:
         """Start a generation whose messages go to the stream. Only for the holder of the turn, on a worker that is ready.
@@ -168,16 +135,12 @@ class Worker:
         A worker that cannot be reached is ended, and its end is told through the stream. Raises InvalidForModel when the request cannot be
         put into a message.
         """
-        self._advance(WorkerEvent.STARTED_REQUEST)
-        self._request_id += 1
-        stream.bind(self._request_id, self._send_cancel)
-        self._stream = stream
+        self._words.open_request(stream, self._send_cancel)
 
         try:
             self._channel.send(Generate.of(stream.request_id, task))
         except Unsendable as error:
-            self._stream = None
-            self._advance(WorkerEvent.FINISHED_REQUEST)
+            self._words.drop_request()
             raise InvalidForModel(str(error)) from error
         except (ChannelClosed, ChannelFull) as error:
             self._end_unreachable(error)
@@ -201,11 +164,11 @@ class Worker:
 
         is_fault: the worker is to blame, which counts against its model.
         """
-        if self._state not in (WorkerState.STOPPING, WorkerState.EXITED):
+        if not self._life.is_ending:
             logger.warning("[worker %d] is killed: %s", self.number, reason)
             self._stop_reason = reason
             self._is_fault = is_fault
-            self._advance(WorkerEvent.ASKED_TO_STOP)
+            self._life.advance(WorkerEvent.ASKED_TO_STOP)
             self._watch.rest()
             self._set_timer(self._settings.kill_wait_s, self._give_up)
 
@@ -218,14 +181,14 @@ class Worker:
 
     async def stop(self) -> None:
         """End the process and wait until it is gone. Bound: stop_grace_s + kill_wait_s, then Unkillable is raised."""
-        if self._state is WorkerState.EXITED:
+        if self._life.state is WorkerState.EXITED:
             return
 
         # One that is dead already was not ended by us: its last words count, and so does the crash.
-        if self._child.is_running and self._state is not WorkerState.STOPPING:
+        if self._child.is_running and self._life.state is not WorkerState.STOPPING:
             self._is_stop_wanted = True
             self._is_fault = False
-            self._advance(WorkerEvent.ASKED_TO_STOP)
+            self._life.advance(WorkerEvent.ASKED_TO_STOP)
             self._watch.rest()
 
         try:
@@ -238,92 +201,8 @@ class Worker:
 
         await self.exited.wait()
 
-    def _advance(self, event: WorkerEvent) -> None:
-        before = self._state
-        self._state = next_state(before, event, tuple(self._story))
-        self._story.append(f"{before}>{event}")
-
     def _on_message(self, message: FromWorker) -> None:
-        # The words of a worker that is being stopped are no events any more; its end is.
-        if self._state in (WorkerState.STOPPING, WorkerState.EXITED):
-            return
-
-        try:
-            self._act_on(message)
-        except InvalidTransition as error:
-            self._on_fault(ProtocolError(f"a {type(message).__name__} that has no place: {error}"))
-
-    def _act_on(self, message: FromWorker) -> None:
-        match message:
-            case Started() | Delta() | Finished() | Rejected() | Failed():
-                self._on_request_message(message)
-            case Progress():
-                self._watch.on_message(message)
-            case Hello():
-                self._advance(WorkerEvent.SAID_HELLO)
-                self._watch.on_message(message)
-            case Loaded():
-                self._on_loaded(message)
-            case LoadFailed():
-                self._on_load_failed(message)
-            case _:
-                assert_never(message)
-
-    def _on_loaded(self, loaded: Loaded) -> None:
-        self._advance(WorkerEvent.LOADED)
-        self._watch.on_message(loaded)
-        self._history.loaded(loaded, self.pid)
-        self.loaded = loaded
-        self._load_settled.set()
-        seconds = time.monotonic() - self._started_at
-        logger.info("[worker %d] loaded '%s' on %s in %.2f s", self.number, self.model.model_id, loaded.device, seconds)
-
-        if loaded.fallback_reason is not None:
-            logger.warning("[worker %d] runs on the CPU, not on CUDA: %s", self.number, loaded.fallback_reason)
-
-    def _on_load_failed(self, failed: LoadFailed) -> None:
-        if self._load_settled.is_set():
-            self._on_fault(ProtocolError("a LoadFailed that has no place: the load has ended"))
-            return
-
-        self._watch.on_message(failed)
-        model_id = self.model.model_id
-        logger.error("[worker %d] cannot load '%s' (%s): %s", self.number, model_id, failed.code, failed.message)
-        self._history.load_failed(failed.code, failed.message)
-        fault = EngineOutOfMemory if failed.code is LoadFailCode.OUT_OF_MEMORY else ModelLoadFailed
-        self._settle_load(fault(f"model '{model_id}' cannot be loaded: {failed.message}"))
-
-    def _settle_load(self, error: SupervisorError) -> None:
-        if not self._load_settled.is_set():
-            self._load_error = error
-            self._load_settled.set()
-
-    def _on_request_message(self, message: RequestMessage) -> None:
-        stream = self._stream
-
-        if stream is None or message.request_id != stream.request_id:
-            self._on_stray(message)
-            return
-
-        if isinstance(message, Finished | Rejected | Failed):
-            self._stream = None
-            self._is_tainted = isinstance(message, Failed) and message.is_fatal
-            self._advance(WorkerEvent.FINISHED_REQUEST)
-            self._history.request_ended(message)
-
-        self._watch.on_message(message)
-        stream.take(message)
-
-    def _on_stray(self, message: RequestMessage) -> None:
-        """A word about a request that has ended harms nobody; one that never was means a worker that cannot be trusted."""
-        name = type(message).__name__
-
-        if message.request_id > self._request_id:
-            self._on_fault(ProtocolError(f"a {name} for request {message.request_id}, which does not exist"))
-        else:
-            logger.warning(
-                "[worker %d] sent a %s for the ended request %d; dropped", self.number, name, message.request_id
-            )
+        self._words.take(message)
 
     def _on_fault(self, error: ProtocolError) -> None:
         self.kill(WorkerDied(f"the worker broke the protocol and was ended: {error}"))
@@ -353,7 +232,7 @@ class Worker:
 
     async def _bury(self, status: int) -> None:
         """Tell the end to all who wait for something, after the last words: a Finished that is on its way counts more than a death."""
-        if self._state is not WorkerState.STOPPING:
+        if self._life.state is not WorkerState.STOPPING:
             await self._channel.wait_disconnected(LAST_WORDS_S)
             self._channel.drain()
 
@@ -361,11 +240,11 @@ class Worker:
         self._watch.rest()
         self._drop_timer()
         os.close(self._lifeline)
-        was_stopping = self._state is WorkerState.STOPPING
-        self._advance(WorkerEvent.PROCESS_EXITED)
+        was_stopping = self._life.state is WorkerState.STOPPING
+        self._life.advance(WorkerEvent.PROCESS_EXITED)
         error = self._stop_reason or self._describe_death(status)
 
-        if not was_stopping and self._load_error is None:
+        if not was_stopping and self._words.load.error is None:
             logger.error("[worker %d] ended by itself: %s", self.number, error)
 
         if self.has_crashed:
@@ -377,11 +256,7 @@ class Worker:
 
     def _tell_end(self, error: SupervisorError) -> None:
         self._history.ended(str(error), is_fault=self._is_fault)
-        self._settle_load(error)
-
-        if self._stream is not None:
-            self._stream.fail(error)
-            self._stream = None
+        self._words.tell_end(error)
 
     def _describe_death(self, status: int) -> WorkerDied:
         last_line = self._child.last_line

@@ -3,7 +3,11 @@
 A worker is one process with one model for life: it never restarts. A recycle makes a new worker with a new number.
 """
 
+from collections import deque
 from enum import StrEnum
+
+# Steps that are kept, to be told when something happens that has no place.
+_STORY_LENGTH = 16
 
 
 class WorkerState(StrEnum):
@@ -63,3 +67,22 @@ def next_state(state: WorkerState, event: WorkerEvent, story: tuple[str, ...] = 
         return TRANSITIONS[state, event]
     except KeyError:
         raise InvalidTransition(state, event, story) from None
+
+
+class WorkerLife:
+    """Where one worker is, and the last steps that led there."""
+
+    def __init__(self) -> None:
+        self.state = WorkerState.STARTING
+        self._story: deque[str] = deque(maxlen=_STORY_LENGTH)
+
+    @property
+    def is_ending(self) -> bool:
+        """Whether it is being stopped, or is gone."""
+        return self.state in (WorkerState.STOPPING, WorkerState.EXITED)
+
+    def advance(self, event: WorkerEvent) -> None:
+        """Take in an event. Raises InvalidTransition; the state is as before then."""
+        before = self.state
+        self.state = next_state(before, event, tuple(self._story))
+        self._story.append(f"{before}>{event}")

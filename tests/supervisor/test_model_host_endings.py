@@ -13,7 +13,7 @@ from supervisor.errors import (
 from supervisor.host_status import HostState
 from supervisor.model_host import ModelHost
 from supervisor.settings import SupervisorSettings
-from supervisor.worker import Worker
+from supervisor.worker_words import WorkerWords
 from tests.supervisor.host_talk import GREEDY, PLAIN, MakeModel, ask, kill_and_wait_dead, pid_of, until
 
 
@@ -75,14 +75,14 @@ async def test_the_time_for_running_requests_ends_also_in_the_middle_of_a_swap(
 async def test_the_time_for_running_requests_ends_also_in_the_moment_in_which_a_load_ends(
     host: ModelHost, make_model: MakeModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    on_loaded = Worker._on_loaded
+    on_loaded = WorkerWords._on_loaded
 
-    def cut_then(worker: Worker, loaded: Loaded) -> None:
-        on_loaded(worker, loaded)
+    def cut_then(words: WorkerWords, loaded: Loaded) -> None:
+        on_loaded(words, loaded)
         # Before the one who waits for the load runs.
         host._cut(ServerDraining("time is over"))
 
-    monkeypatch.setattr(Worker, "_on_loaded", cut_then)
+    monkeypatch.setattr(WorkerWords, "_on_loaded", cut_then)
 
     with pytest.raises(ServerDraining):
         await asyncio.wait_for(ask(host, make_model(text=["a"] * 500, delay_s=0.02), "x", 500), 5)

@@ -1,0 +1,160 @@
+"""What one worker says, and what each word means: for its state, its load, its open request, the watch, and those who learn from it.
+
+Made and asked by `Worker`, in the event loop's thread. Ends no process: a word that has no place is told to the worker, which does.
+"""
+
+import logging
+import time
+from collections.abc import Callable
+from typing import assert_never
+
+from ipc.errors import ProtocolError
+from ipc.messages import (
+    Delta,
+    Failed,
+    Finished,
+    FromWorker,
+    Hello,
+    Loaded,
+    LoadFailCode,
+    LoadFailed,
+    Progress,
+    Rejected,
+    RequestMessage,
+    Started,
+)
+from supervisor.errors import EngineOutOfMemory, ModelLoadFailed, SupervisorError
+from supervisor.load_outcome import LoadOutcome
+from supervisor.progress_watch import ProgressWatch
+from supervisor.request_stream import RequestStream
+from supervisor.worker_history import WorkerHistory
+from supervisor.worker_state import InvalidTransition, WorkerEvent, WorkerLife
+
+logger = logging.getLogger(__name__)
+
+
+class WorkerWords:
+    """Of one worker.
+
+    pid: of its process. on_fault: called for a word that has no place; the worker is ended then.
+    is_tainted: its engine said that it is broken for good.
+    """
+
+    def __init__(
+        self,
+        model_id: str,
+        number: int,
+        pid: int,
+        life: WorkerLife,
+        watch: ProgressWatch,
+        history: WorkerHistory,
+        on_fault: Callable[[ProtocolError], None],
+    ) -> None:
+        self._model_id = model_id
+        self._number = number
+        self._pid = pid
+        self._life = life
+        self._watch = watch
+        self._history = history
+        self._on_fault = on_fault
+        self._request_id = 0
+        self._stream: RequestStream | None = None
+        self._started_at = time.monotonic()
+        self.load = LoadOutcome()
+        self.is_tainted = False
+
+    def open_request(self, stream: RequestStream, send_cancel: Callable[[int], None]) -> None:
+        """From now on there is a request, the next one, whose messages go to the stream. Raises InvalidTransition."""
+        self._life.advance(WorkerEvent.STARTED_REQUEST)
+        self._request_id += 1
+        stream.bind(self._request_id, send_cancel)
+        self._stream = stream
+
+    def drop_request(self) -> None:
+        """The open request was not sent after all."""
+        self._stream = None
+        self._life.advance(WorkerEvent.FINISHED_REQUEST)
+
+    def tell_end(self, error: SupervisorError) -> None:
+        """Nothing more will be said: what is open ends with this error."""
+        self.load.fail(error)
+
+        if self._stream is not None:
+            self._stream.fail(error)
+            self._stream = None
+
+    def take(self, message: FromWorker) -> None:
+        """Take in a message, in the order in which they were sent."""
+        # The words of a worker that is being stopped are no events any more; its end is.
+        if self._life.is_ending:
+            return
+
+        try:
+            self._act_on(message)
+        except InvalidTransition as error:
+            self._on_fault(ProtocolError(f"a {type(message).__name__} that has no place: {error}"))
+
+    def _act_on(self, message: FromWorker) -> None:
+        match message:
+            case Started() | Delta() | Finished() | Rejected() | Failed():
+                self._on_request_message(message)
+            case Progress():
+                self._watch.on_message(message)
+            case Hello():
+                self._life.advance(WorkerEvent.SAID_HELLO)
+                self._watch.on_message(message)
+            case Loaded():
+                self._on_loaded(message)
+            case LoadFailed():
+                self._on_load_failed(message)
+            case _:
+                assert_never(message)
+
+    def _on_loaded(self, loaded: Loaded) -> None:
+        self._life.advance(WorkerEvent.LOADED)
+        self._watch.on_message(loaded)
+        self._history.loaded(loaded, self._pid)
+        self.load.succeed(loaded)
+        seconds = time.monotonic() - self._started_at
+        logger.info("[worker %d] loaded '%s' on %s in %.2f s", self._number, self._model_id, loaded.device, seconds)
+
+        if loaded.fallback_reason is not None:
+            logger.warning("[worker %d] runs on the CPU, not on CUDA: %s", self._number, loaded.fallback_reason)
+
+    def _on_load_failed(self, failed: LoadFailed) -> None:
+        if self.load.is_settled:
+            self._on_fault(ProtocolError("a LoadFailed that has no place: the load has ended"))
+            return
+
+        self._watch.on_message(failed)
+        logger.error("[worker %d] cannot load '%s' (%s): %s", self._number, self._model_id, failed.code, failed.message)
+        self._history.load_failed(failed.code, failed.message)
+        fault = EngineOutOfMemory if failed.code is LoadFailCode.OUT_OF_MEMORY else ModelLoadFailed
+        self.load.fail(fault(f"model '{self._model_id}' cannot be loaded: {failed.message}"))
+
+    def _on_request_message(self, message: RequestMessage) -> None:
+        stream = self._stream
+
+        if stream is None or message.request_id != stream.request_id:
+            self._on_stray(message)
+            return
+
+        if isinstance(message, Finished | Rejected | Failed):
+            self._stream = None
+            self.is_tainted = isinstance(message, Failed) and message.is_fatal
+            self._life.advance(WorkerEvent.FINISHED_REQUEST)
+            self._history.request_ended(message)
+
+        self._watch.on_message(message)
+        stream.take(message)
+
+    def _on_stray(self, message: RequestMessage) -> None:
+        """A word about a request that has ended harms nobody; one that never was means a worker that cannot be trusted."""
+        name = type(message).__name__
+
+        if message.request_id > self._request_id:
+            self._on_fault(ProtocolError(f"a {name} for request {message.request_id}, which does not exist"))
+        else:
+            logger.warning(
+                "[worker %d] sent a %s for the ended request %d; dropped", self._number, name, message.request_id
+            )
