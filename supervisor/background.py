@@ -1,16 +1,31 @@
-"""Work that goes on although the one who caused it has left. Everything started here is waited for before the server ends."""
+"""Work that goes on although the one who caused it has left. Everything started here is waited for before the server ends.
+
+Such work keeps the host's promises: it hands turns on and ends workers. So an error in it that is no known end of anything is told to the
+owner of the process, who ends it (`on_fault`).
+"""
 
 import asyncio
 import logging
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from supervisor.errors import SupervisorError
 
 logger = logging.getLogger(__name__)
 
 
-class Background:
-    """Owns tasks in the event loop. An error that nobody awaits is logged, never lost."""
+def ignore_fault(_: BaseException) -> None:
+    """Go on: the log has it."""
 
-    def __init__(self) -> None:
+
+class Background:
+    """Owns tasks in the event loop. An error that nobody awaits is logged, never lost.
+
+    on_fault: called for one that no part of the supervisor foresees.
+    """
+
+    def __init__(self, on_fault: Callable[[BaseException], None] = ignore_fault) -> None:
+        self._on_fault = on_fault
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self, work: Coroutine[None, None, None]) -> None:
@@ -29,9 +44,23 @@ class Background:
 
     def _on_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
+        self.look_at(task)
 
-        if not task.cancelled() and (error := task.exception()) is not None:
-            logger.error("work in the background ended with an error", exc_info=error)
+    def look_at(self, task: asyncio.Task[Any]) -> None:  # Any: its result is nobody's business here
+        """Take in the end of a task, also of one that was started elsewhere."""
+        if task.cancelled() or (error := task.exception()) is None:
+            return
+
+        self.tell(error)
+
+    def tell(self, error: BaseException) -> None:
+        """Take in an error that no request is told of, or not alone."""
+        if isinstance(error, SupervisorError):
+            logger.error("work in the background ended with an error: %s", error)
+            return
+
+        logger.error("work in the background ended with an error", exc_info=error)
+        self._on_fault(error)
 
     async def close(self) -> None:
         """Wait until all work has ended, also work that was started meanwhile."""

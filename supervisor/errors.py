@@ -6,6 +6,7 @@ SupervisorError
 │   ├── InsufficientResources  memory is short, or another server loads
 │   ├── ModelUnavailable     the model's workers keep ending; it is not started again for a while
 │   └── ServerDraining       the server finishes and exits
+│       └── ServerFailing        it exits because of a fault of its own
 ├── RequestFault         the request itself is at fault; the worker is fine
 │   ├── ContextLengthExceeded
 │   ├── InvalidForModel
@@ -64,6 +65,10 @@ class InsufficientResources(Refused):
 
 class ServerDraining(Refused):
     """The server finishes what runs and exits; nothing new begins."""
+
+
+class ServerFailing(ServerDraining):
+    """The server found a fault in itself and ends; what runs ends with this too."""
 
 
 class RequestFault(SupervisorError):

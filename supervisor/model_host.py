@@ -1,40 +1,49 @@
 """At most one resident model on this server, and the turns in which it is used.
 
 Everything that changes the resident worker (a load, a swap, an unload, the end) happens inside a turn, so no two changes can meet.
-A client may leave at any moment; what it leaves unfinished is settled by a task of the host, which keeps the turn until the worker is
-idle or gone. So a turn is never given while the engine still works for somebody else.
+What a client that left has not finished is settled before the turn is given to the next (`supervisor.settling`).
 """
 
 import asyncio
-import contextlib
-from collections.abc import AsyncIterator
+import logging
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from ipc.messages import GenerationTask, Loaded
-from supervisor.background import Background
-from supervisor.errors import ServerDraining, WorkerUnresponsive
+from supervisor.background import Background, ignore_fault
+from supervisor.errors import ServerDraining, ServerFailing
 from supervisor.host_status import HostState, HostStatus, UnloadReport
 from supervisor.loader import Loader
 from supervisor.memory_gauge import MemoryGauge, RamGauge
 from supervisor.memory_watch import VramRelease
-from supervisor.request_stream import RequestStream
-from supervisor.residency import OnRelease, Residency, ignore
+from supervisor.residency import Residency
 from supervisor.seating import Seating
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.settling import Settling
 from supervisor.turn import Turn as Turn
 from supervisor.turns import Turns
 from supervisor.worker import Worker
 from supervisor.worker_state import WorkerState
 
+logger = logging.getLogger(__name__)
+
 
 class ModelHost:
     """Opened and closed by the server; used by its handlers. All in the event loop's thread."""
 
-    def __init__(self, settings: SupervisorSettings, gauge: MemoryGauge | None = None) -> None:
-        """gauge: tells of memory; None for a machine without a GPU."""
+    def __init__(
+        self,
+        settings: SupervisorSettings,
+        gauge: MemoryGauge | None = None,
+        on_fault: Callable[[BaseException], None] = ignore_fault,
+    ) -> None:
+        """gauge: tells of memory; None for a machine without a GPU.
+
+        on_fault: called for an error in here that no request is told of: what the host promises may not hold any more. See `fail`.
+        """
         self._settings = settings
         self._turns = Turns(settings.max_queue, settings.queue_timeout_s)
-        self._background = Background()
+        self._background = Background(on_fault)
         self._loader = Loader(settings, self._background, gauge or RamGauge())
         # More than one only while the others wait in a back-off.
         self._open_turns: set[Turn] = set()
@@ -44,7 +53,10 @@ class ModelHost:
         self._residency = Residency(
             self._loader, self._background, settings.memory.release_wait_s, self._draining, self._raise_if_cut
         )
-        self._seating = Seating(self._turns, self._loader, self._residency.is_resident, self._end_unwanted_load)
+        self._settling = Settling(self._turns, self._residency, self._background, settings.cancel_grace_s)
+        self._seating = Seating(
+            self._turns, self._loader, self._residency.is_resident, self._settling.end_unwanted_load
+        )
 
     @property
     def _worker(self) -> Worker | None:
@@ -83,64 +95,7 @@ class ModelHost:
                 self._open_turns.discard(turn)
 
             if seat.has_turn:
-                self._end_turn(turn.stream if turn is not None else None, model)
-
-    def _end_turn(self, stream: RequestStream | None, model: ModelRef) -> None:
-        """Hand the turn on, at once when the worker is idle, else when it has been brought to rest."""
-        worker = self._worker
-
-        if worker is None or worker.state is WorkerState.EXITED:
-            self._turns.release()
-        elif stream is not None and not stream.ended.is_set():
-            self._background.start(self._settle_request(worker, stream))
-        elif not worker.is_usable or (worker.loaded is None and not self._turns.next_wants(model.model_id)):
-            # A load that nobody waits for any more is ended; one that the next in the queue wants goes on.
-            self._background.start(self._settle_by_stopping())
-        else:
-            self._turns.release()
-
-    def _end_unwanted_load(self) -> None:
-        """End a load that was kept going for a request that has just left the queue in the moment of its turn."""
-        worker = self._worker
-
-        if worker is not None and worker.loaded is None and self._turns.take_if_free():
-            self._background.start(self._settle_by_stopping())
-
-    async def _settle_request(self, worker: Worker, stream: RequestStream) -> None:
-        """Cancel an abandoned generation and wait for its end; past the bound the worker is killed when somebody waits for the turn.
-
-        When nobody does, an honest slice may take its time; the watch ends a worker that hangs.
-        """
-        try:
-            stream.cancel()
-            grace_s = self._settings.cancel_grace_s
-
-            if not await _ends_within(stream, grace_s) and not await self._ends_before_it_is_wanted(stream):
-                worker.kill(
-                    WorkerUnresponsive(f"the worker did not stop within {grace_s:g} s of a cancel"), is_fault=False
-                )
-
-            if not worker.is_usable:
-                await self._residency.stop()
-        finally:
-            self._turns.release()
-
-    async def _ends_before_it_is_wanted(self, stream: RequestStream) -> bool:
-        """Bounded by the watch over the worker, and by the end of the host, both of which end the stream."""
-        async with asyncio.TaskGroup() as tasks:
-            waits = {tasks.create_task(stream.ended.wait()), tasks.create_task(self._turns.wait_wanted())}
-            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
-
-            for wait in waits:
-                wait.cancel()
-
-        return stream.ended.is_set()
-
-    async def _settle_by_stopping(self, on_release: OnRelease = ignore) -> None:
-        try:
-            await self._residency.stop(on_release)
-        finally:
-            self._turns.release()
+                self._settling.end_turn(turn.stream if turn is not None else None, model)
 
     async def preload(self, model: ModelRef) -> Loaded:
         """Load a model before anybody asks for it. Raises as `turn` does."""
@@ -158,7 +113,7 @@ class ModelHost:
 
         # Also when there is no id: a worker that failed may not be gone yet.
         releases = list[VramRelease | None]()
-        await self._background.finish(self._settle_by_stopping(releases.append))
+        await self._background.finish(self._settling.by_stopping(releases.append))
         return UnloadReport(model_id, releases[-1] if releases else None)
 
     def drain(self, timeout_s: float | None = None) -> asyncio.Task[str | None]:
@@ -171,6 +126,7 @@ class ModelHost:
 
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_task(self._drain())
+            self._drained.add_done_callback(self._background.look_at)
 
         if timeout_s is not None:
             self._background.start(self._cut_after(timeout_s, self._drained))
@@ -203,6 +159,23 @@ class ModelHost:
             turn.cut(error)
 
         if self._worker is not None and self._worker.loaded is None:
+            self._worker.kill(error, is_fault=False)
+
+    def fail(self) -> None:
+        """End all that is open with an error, and let nothing begin: the host is broken and its process will end. Never raises."""
+        error = ServerFailing("the server has to end because of a fault of its own; its log has the reason")
+        self._draining.set()
+
+        acts: tuple[Callable[[ServerFailing], None], ...] = (self._turns.close, self._cut, self._kill)
+
+        for act in acts:
+            try:
+                act(error)
+            except Exception:  # whatever is broken, the others are told
+                logger.exception("not everybody can be told that the server ends")
+
+    def _kill(self, error: ServerFailing) -> None:
+        if self._worker is not None:
             self._worker.kill(error, is_fault=False)
 
     def _raise_if_cut(self) -> None:
@@ -253,11 +226,3 @@ class ModelHost:
             return HostState.LOADING
 
         return HostState.BUSY if worker.state is WorkerState.GENERATING else HostState.READY
-
-
-async def _ends_within(stream: RequestStream, bound_s: float) -> bool:
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(bound_s):
-            await stream.ended.wait()
-
-    return stream.ended.is_set()

@@ -101,8 +101,16 @@ class ProgressWatch:
             self._logged_cause = None
             return
 
-        sample = self._read(self._pid, with_family=self._judge.is_silent_long)
+        sample = self._read_or_none()
         self._act_on(self._judge.observe(self._loop.time(), sample, is_gpu_busy=self._is_gpu_busy()))
+
+    def _read_or_none(self) -> ProcessSample | None:
+        """Look. What a kernel shows that nobody foresaw costs this look, and not the server."""
+        try:
+            return self._read(self._pid, with_family=self._judge.is_silent_long)
+        except Exception:  # a parser of foreign text
+            logger.exception("[%s] cannot be looked at", self._label)
+            return None
 
     def _act_on(self, verdict: Verdict) -> None:
         match verdict:

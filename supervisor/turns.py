@@ -37,7 +37,7 @@ class Turns:
         self._requests: deque[_Waiter] = deque()
         self._operators: deque[_Waiter] = deque()
         self._is_taken = False
-        self._is_closed = False
+        self._closed: ServerDraining | None = None
         self._wanted = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None
 
@@ -80,8 +80,8 @@ class Turns:
         held_back_s: for how long this request may not have the turn yet; 0 when it may. Must not block.
         deadline: as `deadline()` gives it, which is also meant by None. is_return: it had the turn and comes back, ahead of all who wait.
         """
-        if self._is_closed:
-            raise ServerDraining("the server is draining and takes no new request")
+        if self._closed is not None:
+            raise self._closed
 
         is_full = 0 < self._max_queue <= len(self._requests)
 
@@ -173,12 +173,12 @@ class Turns:
         if (wait_s := min(waits, default=math.inf)) < math.inf:
             self._wake = asyncio.get_running_loop().call_later(wait_s, self._grant)
 
-    def close(self) -> None:
-        """Refuse new requests, and those that wait, in their order. Operators may still come."""
-        self._is_closed = True
+    def close(self, error: ServerDraining | None = None) -> None:
+        """Refuse new requests, and those that wait, in their order. Operators may still come. error: what they are told."""
+        self._closed = error or ServerDraining("the server is draining and takes no new request")
 
         while self._requests:
             waiter = self._requests.popleft()
 
             if not waiter.granted.done():
-                waiter.granted.set_exception(ServerDraining("the server is draining and takes no new request"))
+                waiter.granted.set_exception(self._closed)

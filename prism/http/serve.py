@@ -1,6 +1,7 @@
 """The life of the server: open everything, listen, serve until a drain or a signal, close everything. `prism serve` calls `run_server`.
 
-Exit statuses: 0 after a drain, SIGTERM or Ctrl+C; 75 when the port is taken; 78 when the address or a folder cannot be used.
+Exit statuses: 0 after a drain, SIGTERM or Ctrl+C; 70 after a fault of its own; 75 when the port is taken; 78 when the address or a folder
+cannot be used.
 """
 
 import asyncio
@@ -26,6 +27,7 @@ from prism.http.app import make_runner
 from prism.http.late import import_handlers
 from prism.http.machine import Machine
 from prism.http.prompt_thread import PromptThread
+from prism.http.self_watch import end_for_sure, watched_loop
 from prism.http.services import Services
 from prism.model_entry import ModelEntry
 from prism.settings import ServeSettings
@@ -41,6 +43,8 @@ from supervisor.state_folder import StateFault
 logger = logging.getLogger(__name__)
 
 BACKLOG = 1024
+# How long the parts of a server that is broken get to end.
+BROKEN_END_S = 2.0
 # One of them is there where an NVIDIA driver is: on Linux, and under WSL.
 _DRIVER_SIGNS = ("/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libnvidia-ml.so.1")
 # For those who bring their own engine or have other bounds, such as tests.
@@ -61,35 +65,46 @@ def run_server(settings: ServeSettings, adjust: Adjust | None = None, gauge: Mem
     adjust: has the last word on how workers are treated. gauge: stands for this machine's memory.
     """
     try:
-        asyncio.run(_serve(settings, adjust, gauge))
+        return asyncio.run(_serve(settings, adjust, gauge))
     except CannotServe as error:
         sys.stderr.write(f"prism: {error}\n")
         return error.exit_code
+    except Exception:  # the last frame that knows that this is a server
+        logger.exception("the server broke")
+        return ExitCode.SOFTWARE
 
-    return ExitCode.OK
 
-
-async def _serve(settings: ServeSettings, adjust: Adjust | None, gauge: MemoryGauge | None) -> None:
+async def _serve(settings: ServeSettings, adjust: Adjust | None, gauge: MemoryGauge | None) -> ExitCode:
     _check_load_lock(settings)
 
     async with (
         Notifier(settings.notify_socket, settings.watchdog_s) as systemd,
         open_services(settings, adjust, gauge) as services,
     ):
-        runner = make_runner(services)
-        await runner.setup()
+        services.last_resort = end_for_sure
 
-        try:
-            with _signals(services):
-                address = await _listen(runner, settings)
-                systemd.start(lambda: _status_line(services.host.status()), services.draining)
-                _announce(address, await services.catalog.models(), settings)
-                await import_handlers()
-                services.preload = asyncio.create_task(_preload(services))
-                await services.exit.wait()
-                await asyncio.gather(services.preload, return_exceptions=True)
-        finally:
-            await runner.cleanup()
+        with watched_loop(services.fail):
+            await _run(services, settings, systemd)
+
+    return ExitCode.OK if services.fault is None else ExitCode.SOFTWARE
+
+
+async def _run(services: Services, settings: ServeSettings, systemd: Notifier) -> None:
+    """Listen, and serve until the end is asked for."""
+    runner = make_runner(services)
+    await runner.setup()
+
+    try:
+        with _signals(services):
+            address = await _listen(runner, settings)
+            systemd.start(lambda: _status_line(services.host.status()), services.draining)
+            _announce(address, await services.catalog.models(), settings)
+            await import_handlers()
+            services.preload = asyncio.create_task(_preload(services))
+            await services.exit.wait()
+            await asyncio.gather(services.preload, return_exceptions=True)
+    finally:
+        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager
@@ -102,7 +117,9 @@ async def open_services(
         machine = Machine(settings.device)
         services = Services(
             settings=settings,
-            host=ModelHost(own if adjust is None else adjust(own), gauge or machine.gauge),
+            host=ModelHost(
+                own if adjust is None else adjust(own), gauge or machine.gauge, lambda error: services.fail(error)
+            ),
             catalog=AsyncCatalog(Catalog(settings.model_dirs, prefers_cuda=_prefers_cuda(settings.device))),
             machine=machine,
             access=AccessRules(settings.host, settings.api_keys, settings.cors_origins),
@@ -113,9 +130,16 @@ async def open_services(
         try:
             yield services
         finally:
-            await services.host.close()
+            await _close(services)
             await services.machine.close()
             await services.prompts.close()
+
+
+async def _close(services: Services) -> None:
+    """End the workers. A host that is broken may wait for ever for what will not come; the kernel ends its workers with us then."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(BROKEN_END_S if services.fault is not None else None):
+            await services.host.close()
 
 
 def _prefers_cuda(choice: DeviceChoice) -> bool:
@@ -163,7 +187,14 @@ def _runtime_dir(parent: Path | None) -> Iterator[Path]:
     """Make the private folder of this server's sockets; in /tmp when the one that was named cannot be written."""
     place = parent if parent is not None and os.access(parent, os.W_OK) else None
 
-    with tempfile.TemporaryDirectory(prefix=f"prism-{os.getpid()}-", dir=place) as folder:
+    try:
+        made = tempfile.TemporaryDirectory(prefix=f"prism-{os.getpid()}-", dir=place)
+    except OSError as error:
+        raise CannotServe(
+            f"no folder for the sockets of workers can be made: {error.strerror or error}", ExitCode.CONFIGURATION
+        ) from error
+
+    with made as folder:
         yield Path(folder)
 
 
@@ -231,6 +262,8 @@ async def _preload(services: Services) -> None:
     except (CatalogError, SupervisorError) as error:
         # The server stays: the model may appear later, and a request for it gets the reason.
         logger.error("--model %s is not loaded: %s", name, error)
+    except Exception:  # nobody awaits it, and a model that is not loaded ahead costs its first request some time
+        logger.exception("--model %s is not loaded", name)
 
 
 @contextlib.contextmanager

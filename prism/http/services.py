@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from aiohttp import web
@@ -20,6 +21,10 @@ logger = logging.getLogger(__name__)
 EXIT_DELAY_S = 0.25
 
 
+def _no_last_resort() -> None:
+    """Trust that the server ends."""
+
+
 @dataclass(kw_only=True)
 class Services:
     """The parts of a running server.
@@ -29,6 +34,7 @@ class Services:
     draining: set when a drain or a signal begins to end the server.
     exit: ends the server's main loop; set once, when the drain is done.
     preload: loads the model of `--model`; ended by a drain.
+    fault: what made the server end by itself; None as long as all is well. last_resort: called then, before anything else is tried.
     """
 
     settings: ServeSettings
@@ -41,7 +47,25 @@ class Services:
     exit: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)
     preload: asyncio.Task[None] | None = None
+    fault: BaseException | None = None
+    last_resort: Callable[[], None] = field(default=_no_last_resort)
     _drain: asyncio.Task[str | None] | None = None
+
+    def fail(self, error: BaseException) -> None:
+        """End the server, since it cannot keep its promises any more. Only the first fault counts."""
+        if self.fault is not None:
+            return
+
+        self.fault = error
+        self.last_resort()
+        logger.critical("the server cannot keep its promises any more and ends: %r", error)
+        self.draining.set()
+
+        if self.preload is not None:
+            self.preload.cancel()
+
+        self.host.fail()
+        self.exit.set()
 
     def begin_drain(self, timeout_s: float | None = None) -> None:
         """As `drain`, for one who does not wait: a signal."""

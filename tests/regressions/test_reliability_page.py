@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from prism.http import app, body, services
+from prism.http import app, body, self_watch, services
 from supervisor import worker
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
@@ -22,7 +22,7 @@ BOUND = re.compile(r"^\| [^|]+ \| ([\d,.]+) \| `(\w+)\.(\w+)` \|$", re.MULTILINE
 OWNERS: dict[str, Any] = {
     **{type(made).__name__: made for made in (WatchBounds(), RestartSettings(), PoisonBounds())},
     **{type(made).__name__: made for made in (LoadLockSettings(), MemorySettings())},
-    **{module.__name__.rpartition(".")[2]: module for module in (app, body, services, worker)},
+    **{module.__name__.rpartition(".")[2]: module for module in (app, body, self_watch, services, worker)},
 }
 
 

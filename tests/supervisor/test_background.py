@@ -6,6 +6,7 @@ import logging
 import pytest
 
 from supervisor.background import Background
+from supervisor.errors import WorkerUnresponsive
 
 
 async def test_close_waits_for_all_work_and_for_work_that_work_has_started() -> None:
@@ -107,3 +108,21 @@ async def test_work_that_was_cancelled_is_no_error(caplog: pytest.LogCaptureFixt
 
 async def test_close_without_work_returns() -> None:
     await Background().close()
+
+
+async def test_an_error_that_nobody_foresaw_is_told_to_the_owner(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[BaseException] = []
+    background = Background(told.append)
+
+    async def breaks(error: BaseException) -> None:
+        raise error
+
+    bug = ValueError("made up")
+    background.start(breaks(bug))
+    background.start(breaks(WorkerUnresponsive("it cannot be ended")))
+    background.start(breaks(asyncio.CancelledError()))
+    await background.close()
+
+    assert told == [bug]
+    assert caplog.text.count("Traceback") == 1
+    assert "it cannot be ended" in caplog.text
