@@ -17,6 +17,7 @@ SupervisorError
 └── WorkerFault          the worker is gone or useless
     ├── ModelLoadFailed      the model cannot be loaded
     ├── WorkerDied           the process ended under the request
+    │   └── WorkerOutOfMemory    the kernel ended it, since memory ran out
     ├── WorkerUnresponsive   the process hung and was ended by us
     ├── EngineFailed         the engine raised; the worker may live on
     └── EngineOutOfMemory    host or device memory ran out
@@ -113,6 +114,10 @@ class ModelLoadFailed(WorkerFault):
 
 class WorkerDied(WorkerFault):
     """The process ended by itself or by somebody's signal. The message holds how it ended and the last line that it wrote."""
+
+
+class WorkerOutOfMemory(WorkerDied):
+    """The kernel ended the process because memory ran out, and said so."""
 
 
 class WorkerUnresponsive(WorkerFault):

@@ -11,7 +11,7 @@ from typing import TypeAlias
 
 from ipc.messages import Loaded
 from supervisor.background import Background
-from supervisor.errors import ModelLoadFailed, ModelUnavailable, ServerDraining, WorkerDied
+from supervisor.errors import ModelLoadFailed, ModelUnavailable, ServerDraining, WorkerDied, WorkerOutOfMemory
 from supervisor.load_permit import LoadPermit
 from supervisor.loader import Loader
 from supervisor.memory_watch import VramRelease
@@ -71,6 +71,9 @@ class Residency:
             try:
                 worker = await self._worker_for(seat, seating)
                 return worker, await worker.wait_loaded()
+            except WorkerOutOfMemory:
+                # Once more would take the memory of the others once more.
+                raise
             except WorkerDied as error:
                 logger.warning("the load of '%s' died: %s", seat.model.model_id, error)
                 death = error

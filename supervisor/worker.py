@@ -7,6 +7,7 @@ import asyncio
 import logging
 import os
 import secrets
+import signal
 from collections.abc import Callable
 
 from ipc.errors import ChannelClosed, ChannelFull, ProtocolError, Unsendable
@@ -15,8 +16,9 @@ from ipc.front_end import ChannelContext, FrontEnd
 from ipc.messages import Cancel, Device, FromWorker, Generate, GenerationTask, Loaded
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
-from supervisor.errors import InvalidForModel, SupervisorError, WorkerDied, WorkerUnresponsive
+from supervisor.errors import InvalidForModel, SupervisorError, WorkerDied, WorkerOutOfMemory, WorkerUnresponsive
 from supervisor.gpu_report import GpuDevice
+from supervisor.oom_kills import OomWatch, find_own_counter
 from supervisor.placement import Placement
 from supervisor.progress_judge import Activity, Hung
 from supervisor.progress_watch import ProgressWatch
@@ -65,6 +67,7 @@ class Worker:
         self._on_crash = on_crash
         self._life = WorkerLife()
         self._stop_reason: SupervisorError | None = None
+        self._oom = OomWatch(settings.oom_counter or find_own_counter())
         self.exited = asyncio.Event()
 
         secret = secrets.token_bytes(32)
@@ -145,6 +148,7 @@ class Worker:
         except (ChannelClosed, ChannelFull) as error:
             self._end_unreachable(error)
         else:
+            self._oom.note()
             self._history.request_begun(task)
             self._watch.begin(Activity.REQUEST)
 
@@ -242,7 +246,7 @@ class Worker:
         os.close(self._lifeline)
         was_stopping = self._life.state is WorkerState.STOPPING
         self._life.advance(WorkerEvent.PROCESS_EXITED)
-        error = self._stop_reason or self._describe_death(status)
+        error = self._stop_reason or self._describe_death(status, is_wanted=was_stopping)
 
         if not was_stopping and self._words.load.error is None:
             logger.error("[worker %d] ended by itself: %s", self.number, error)
@@ -255,10 +259,17 @@ class Worker:
         self.exited.set()
 
     def _tell_end(self, error: SupervisorError) -> None:
-        self._history.ended(str(error), is_fault=self._is_fault)
+        is_for_memory = isinstance(error, WorkerOutOfMemory)
+        self._history.ended(str(error), is_fault=self._is_fault, is_for_memory=is_for_memory)
         self._words.tell_end(error)
 
-    def _describe_death(self, status: int) -> WorkerDied:
+    def _describe_death(self, status: int, *, is_wanted: bool) -> WorkerDied:
+        if status == -signal.SIGKILL and not is_wanted and self._oom.has_killed():
+            return WorkerOutOfMemory(
+                f"the kernel ended the worker of model '{self.model.model_id}', since memory ran out "
+                "(SIGKILL, and its count of such ends rose)"
+            )
+
         last_line = self._child.last_line
         words = f"; its last words: {last_line}" if last_line else ""
         return WorkerDied(f"the worker of model '{self.model.model_id}' ended with {describe_exit(status)}{words}")

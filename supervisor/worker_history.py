@@ -52,8 +52,11 @@ class WorkerHistory:
                 if task is not None:
                     self._poison.completed(self._model_id, task.identity())
 
-    def ended(self, message: str, *, is_fault: bool) -> None:
-        """The process is gone, or cannot be ended. is_fault: by itself, or by us because it hung or broke the protocol."""
+    def ended(self, message: str, *, is_fault: bool, is_for_memory: bool = False) -> None:
+        """The process is gone, or cannot be ended. is_fault: by itself, or by us because it hung or broke the protocol.
+
+        is_for_memory: by the kernel, which may have had others in mind too: no prompt is blamed for that.
+        """
         if self._is_over:
             return
 
@@ -66,7 +69,7 @@ class WorkerHistory:
         else:
             self._policy.died(self._model_id, message)
 
-            if self._task is not None:
+            if self._task is not None and not is_for_memory:
                 self._poison.died_under(self._model_id, self._task.identity())
 
     def gone(self) -> None:

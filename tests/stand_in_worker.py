@@ -13,7 +13,7 @@ prompt_tokens   what Started says; reject: {"code", "message"}; fail: {"code", "
 at              {phase: action}; phases: start, hello, load, loaded, started, prefill, token:N, before-end, after-end
                 actions: "kill" (SIGKILL to itself), "segv", "abort", "exit:N", "stop" (SIGSTOP), "sleep" (for ever, deaf to messages),
                 "gil" (sleep for ever in native code that keeps the interpreter lock), "burn:SECONDS" (compute),
-                "garbage" (send bytes that are no message),
+                "oom:PATH" (count one more in a file of the kernel's form, and SIGKILL), "garbage" (send bytes that are no message),
                 "double-end", "foreign", "flood" (1 MB to stderr), "gate:PATH" (open a FIFO for reading: waits until a test opens it)
 ignore_term     leave SIGTERM without effect
 grandchild      start a child that ignores SIGTERM
@@ -214,6 +214,12 @@ class StandIn:
         misbehave(argument, request_id)
 
     def _do_kill(self, _: str, __: int) -> None:
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    def _do_oom(self, path: str, __: int) -> None:
+        # In the kernel's order: it counts first.
+        count = int(Path(path).read_text().split()[-1])
+        Path(path).write_text(f"low 0\noom 3\noom_kill {count + 1}\n")
         os.kill(os.getpid(), signal.SIGKILL)
 
     def _do_segv(self, _: str, __: int) -> None:

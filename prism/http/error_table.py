@@ -22,6 +22,7 @@ _CODES: dict[type[supervision.SupervisorError], ErrorCode | None] = {
     supervision.PromptRefused: None,
     supervision.ModelLoadFailed: ErrorCode.MODEL_LOAD_FAILED,
     supervision.WorkerDied: ErrorCode.ENGINE_CRASHED,
+    supervision.WorkerOutOfMemory: ErrorCode.INSUFFICIENT_RESOURCES,
     supervision.WorkerUnresponsive: ErrorCode.ENGINE_UNRESPONSIVE,
     supervision.EngineFailed: ErrorCode.ENGINE_CRASHED,
     supervision.EngineOutOfMemory: ErrorCode.INSUFFICIENT_RESOURCES,

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
@@ -173,6 +174,22 @@ async def test_a_later_prompt_that_does_not_fit_ends_the_stream_with_an_error(
     assert events[-2]["error"]["code"] == "context_length_exceeded"
     status, answer = await begin(server, COMPLETIONS, body | {"stream": False})
     assert (status, answer["error"]["code"]) == (400, "context_length_exceeded")
+
+
+async def test_a_worker_that_the_kernel_took_for_memory_is_a_lack_of_memory(
+    start_server: Start, make_model: MakeModel, tmp_path: Path
+) -> None:
+    counter = tmp_path / "memory.events"
+    counter.write_text("oom_kill 0\n")
+    make_model(text=["a", "b"], at={"token:1": f"oom:{counter}"})
+    server = await start_server(lambda settings: replace(on_stand_in(settings), oom_counter=counter))
+
+    async with server.post(CHAT, body_of(CHAT, None)) as response:
+        error = (await response.json())["error"]
+
+    assert (response.status, error["code"]) == (503, "insufficient_resources")
+    assert response.headers["Retry-After"] == "30"
+    assert "memory ran out" in error["message"]
 
 
 @pytest.mark.parametrize("script", [{"at": {"start": "sleep"}}, {"at": {"token:1": "sleep"}}], ids=["start", "answer"])
