@@ -24,7 +24,7 @@ class HostStatus:
 
     model_id, loaded: None while no model is loaded. worker_pid: None while there is no worker.
     generation: number of the newest worker, 0 before the first. restarts: workers that ended although nobody wanted that.
-    waiting: requests in the queue. max_queue: its bound, 0 means none.
+    running: requests that the worker works on. waiting: requests in the queue. max_queue: its bound, 0 means none.
     """
 
     state: HostState
@@ -33,6 +33,7 @@ class HostStatus:
     worker_pid: int | None
     generation: int
     restarts: int
+    running: int
     waiting: int
     max_queue: int
 

@@ -17,6 +17,7 @@ from supervisor.loader import Loader
 from supervisor.memory_gauge import MemoryGauge, RamGauge
 from supervisor.memory_watch import VramRelease
 from supervisor.residency import Residency
+from supervisor.seat import Seat
 from supervisor.seating import Seating
 from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.settling import Settling
@@ -70,6 +71,8 @@ class ModelHost:
     async def turn(self, model: ModelRef, tokens: int = 0) -> AsyncIterator[Turn]:
         """Wait for the turn, load the model if another or none is resident, and give the worker until the block ends.
 
+        A worker that takes several requests is given to as many at a time.
+
         tokens: of the request, prompt and answer, for which the model must have room; an estimate.
 
         Raises ServerBusy, ServerDraining, ModelUnavailable, InsufficientResources, ModelLoadFailed, WorkerDied, WorkerUnresponsive or
@@ -80,12 +83,12 @@ class ModelHost:
         turn: Turn | None = None
 
         try:
-            worker, loaded = await self._residency.load(seat, self._seating)
+            worker, loaded = await self._load(seat)
             self._raise_if_cut()
             turn = Turn(
                 worker,
                 loaded,
-                lambda: self._residency.load(seat, self._seating),
+                lambda: self._load(seat),
                 lambda task: self.check_task(model, task),
             )
             self._open_turns.add(turn)
@@ -96,6 +99,11 @@ class ModelHost:
 
             if seat.has_turn:
                 self._settling.end_turn(turn.stream if turn is not None else None, model)
+
+    async def _load(self, seat: Seat) -> tuple[Worker, Loaded]:
+        worker, loaded = await self._residency.load(seat, self._seating)
+        self._seating.share(seat.model, min(loaded.parallel, self._settings.parallel))
+        return worker, loaded
 
     async def preload(self, model: ModelRef) -> Loaded:
         """Load a model before anybody asks for it. Raises as `turn` does."""
@@ -208,6 +216,7 @@ class ModelHost:
             worker_pid=worker.pid if worker is not None else None,
             generation=self._loader.generation,
             restarts=self._loader.restarts,
+            running=worker.running if worker is not None else 0,
             waiting=self._turns.waiting,
             max_queue=self._turns.max_queue,
         )

@@ -72,14 +72,19 @@ class ProgressWatch:
         if self._timer is None:
             self._timer = self._loop.call_later(self._interval_s, self._look)
 
-    def on_message(self, message: FromWorker) -> None:
-        """Take in a message of the worker that its owner found to be in order."""
+    def on_message(self, message: FromWorker, *, is_idle: bool = True) -> None:
+        """Take in a message of the worker that its owner found to be in order.
+
+        is_idle: the end of a request was the end of the last one.
+        """
         match message:
             case Delta() | Started() | Progress():
                 self._judge.note_message(self._loop.time(), call_after(message, self._prefill_chunk))
                 self._has_spoken = True
             case Hello():
                 self.begin(Activity.LOAD)
+            case Finished() | Rejected() | Failed() if not is_idle:
+                self._has_spoken = True
             case Loaded() | LoadFailed() | Finished() | Rejected() | Failed():
                 self.rest()
             case _:

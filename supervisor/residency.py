@@ -92,6 +92,9 @@ class Residency:
             if self.worker is not None and self.is_resident(seat.model):
                 return self.worker
 
+            if not await seating.alone(seat):
+                continue
+
             if self.worker is not None and not self.worker.is_usable:
                 # Its end may say something about the model, which is asked for next.
                 await self.stop()

@@ -49,6 +49,23 @@ class Seating:
         await self._take_turn(seat, is_return=True)
         return False
 
+    async def alone(self, seat: Seat) -> bool:
+        """Say whether this request has the turn for itself, as one must that changes the worker; else it has waited until it does.
+
+        All may be different after that wait.
+        """
+        if self._turns.claim():
+            return True
+
+        seat.has_turn = False
+        self._turns.release()
+        await self._take_turn(seat, is_return=True)
+        return False
+
+    def share(self, model: ModelRef, places: int) -> None:
+        """The worker of this model is loaded and takes so many requests: let others join."""
+        self._turns.share(model.model_id, places)
+
     async def _take_turn(self, seat: Seat, *, is_return: bool) -> None:
         try:
             await self._turns.take_for_request(

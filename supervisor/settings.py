@@ -45,6 +45,7 @@ class SupervisorSettings:
     runtime_dir: private directory (mode 0700) for the workers' sockets.
     max_queue: requests that may wait for the turn; 0 means no bound. The one that runs does not count.
     queue_timeout_s: longest wait for the turn; 0 means for ever.
+    parallel: most requests that a worker gets at the same time, where its model can take several.
     prefill_chunk, threads, has_loop_guard: handed to the worker, see `ipc.launch_spec`.
     load_lock: what is shared with other servers of this machine.
     memory: whether a model fits, and whether its memory came back.
@@ -61,6 +62,7 @@ class SupervisorSettings:
     max_queue: int = 8
     queue_timeout_s: float = 300.0
     prefill_chunk: int = 128
+    parallel: int = 1
     threads: int | None = None
     has_loop_guard: bool = True
     load_lock: LoadLockSettings = field(default_factory=LoadLockSettings)

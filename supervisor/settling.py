@@ -42,6 +42,9 @@ class Settling:
             self._turns.release()
         elif stream is not None and not stream.ended.is_set():
             self._background.start(self._settle_request(worker, stream))
+        elif self._turns.is_shared:
+            # The last of those that have it looks after the worker.
+            self._turns.release()
         elif not worker.is_usable or (worker.loaded is None and not self._turns.next_wants(model.model_id)):
             # A load that nobody waits for any more is ended; one that the next in the queue wants goes on.
             self._background.start(self.by_stopping())
@@ -76,7 +79,7 @@ class Settling:
                     WorkerUnresponsive(f"the worker did not stop within {grace_s:g} s of a cancel"), is_fault=False
                 )
 
-            if not worker.is_usable:
+            if not worker.is_usable and not self._turns.is_shared:
                 await self._residency.stop()
         finally:
             self._turns.release()

@@ -1,7 +1,10 @@
-"""The exclusive right to use the worker, given in order of arrival. Lives in the event loop's thread; nothing here blocks.
+"""The right to use the worker, given in order of arrival. Lives in the event loop's thread; nothing here blocks.
 
-A turn is taken by requests and by the operator's commands (unload, drain). Operators go ahead of waiting requests, behind the turn
-that is being used. A waiter that leaves is forgotten at once. One whose model may not be started yet (a back-off) keeps its place while
+A turn is exclusive, until its holder opens it to others of the same model (`share`): who loads, swaps or stops a worker is alone with it,
+who only uses one that takes several requests need not be.
+
+A turn is taken by requests and by the operator's commands (unload, drain). Operators go ahead of waiting requests, behind the turns that
+are being used. A waiter that leaves is forgotten at once. One whose model may not be started yet (a back-off) keeps its place while
 others, for whose model that does not hold, pass by.
 """
 
@@ -25,8 +28,16 @@ class _Waiter:
     granted: asyncio.Future[None] = field(repr=False)
 
 
+@dataclass(frozen=True, slots=True)
+class _Share:
+    """Up to `places` requests for this model may have the turn together."""
+
+    model_id: str
+    places: int
+
+
 class Turns:
-    """A fair queue for one right.
+    """A fair queue for one right. Nobody overtakes: who waits for the turn alone keeps those behind from joining the ones that have it.
 
     max_queue: requests that may wait; 0 means no bound. queue_timeout_s: longest wait; 0 means for ever. Operators are bound by neither.
     """
@@ -36,7 +47,8 @@ class Turns:
         self._queue_timeout_s = queue_timeout_s
         self._requests: deque[_Waiter] = deque()
         self._operators: deque[_Waiter] = deque()
-        self._is_taken = False
+        self._holders = 0
+        self._share: _Share | None = None
         self._closed: ServerDraining | None = None
         self._wanted = asyncio.Event()
         self._wake: asyncio.TimerHandle | None = None
@@ -49,7 +61,29 @@ class Turns:
     @property
     def is_taken(self) -> bool:
         """For reports only; never a reason to act."""
-        return self._is_taken
+        return self._holders > 0
+
+    @property
+    def is_shared(self) -> bool:
+        """Whether more than one have the turn."""
+        return self._holders > 1
+
+    def share(self, model_id: str, places: int) -> None:
+        """Let others join the one that has the turn, for the same model: its worker is loaded and takes so many requests.
+
+        Without effect when the turn is shared already, or is to end.
+        """
+        if self._holders == 1 and places > 1:
+            self._share = _Share(model_id, places)
+            self._grant()
+
+    def claim(self) -> bool:
+        """Make the turn exclusive for a holder that is to change the worker; False when others have it too, and then nobody joins any more.
+
+        One that got False must release, and take the turn again.
+        """
+        self._share = None
+        return self._holders == 1
 
     @property
     def max_queue(self) -> int:
@@ -85,7 +119,7 @@ class Turns:
 
         is_full = 0 < self._max_queue <= len(self._requests)
 
-        if is_full and not is_return and (self._is_taken or held_back_s() > 0):
+        if is_full and not is_return and (self._holders or held_back_s() > 0):
             raise ServerBusy(f"{len(self._requests)} requests wait already (--max-queue {self._max_queue})")
 
         waiter = _Waiter(model_id, held_back_s, asyncio.get_running_loop().create_future())
@@ -106,10 +140,10 @@ class Turns:
 
     def take_if_free(self) -> bool:
         """Take the turn when nobody has it; return whether it was taken. It must then be released."""
-        if self._is_taken:
+        if self._holders:
             return False
 
-        self._is_taken = True
+        self._holders = 1
         return True
 
     async def _wait(self, queue: deque[_Waiter], waiter: _Waiter, deadline: float | None) -> None:
@@ -136,25 +170,36 @@ class Turns:
             self.release()
         elif waiter in queue:
             queue.remove(waiter)
+            # It may have kept those behind it from joining.
+            self._grant()
 
     def release(self) -> None:
-        """Give the turn to the next one that still waits."""
-        self._is_taken = False
+        """One of those that have the turn is done with it: the next that still waits gets it, as soon as it may."""
+        self._holders -= 1
+
+        if self._holders == 0:
+            self._share = None
+
         self._grant()
 
     def _grant(self) -> None:
-        if self._is_taken:
-            return
+        while (waiter := next(self._ready(), None)) is not None:
+            if not self._may_have(waiter):
+                return
 
-        waiter = next(self._ready(), None)
+            self._holders += 1
+            (self._requests if waiter in self._requests else self._operators).remove(waiter)
+            waiter.granted.set_result(None)
 
-        if waiter is None:
+        if not self._holders:
             self._wake_later()
-            return
 
-        self._is_taken = True
-        (self._requests if waiter in self._requests else self._operators).remove(waiter)
-        waiter.granted.set_result(None)
+    def _may_have(self, waiter: _Waiter) -> bool:
+        if not self._holders:
+            return True
+
+        share = self._share
+        return share is not None and waiter.model_id == share.model_id and self._holders < share.places
 
     def _ready(self) -> Iterator[_Waiter]:
         """Yield those that may have the turn, in the order in which they get it. One that was cancelled a moment ago still stands here."""

@@ -125,6 +125,11 @@ class Worker:
         """Process id of the worker."""
         return self._child.pid
 
+    @property
+    def running(self) -> int:
+        """How many requests it works on."""
+        return self._words.running
+
     async def wait_loaded(self) -> Loaded:
         """Wait until the model is loaded. May be called again, also after a caller before was cancelled.
 
@@ -133,7 +138,7 @@ class Worker:
         return await self._words.load.wait()
 
     def begin(self, stream: RequestStream, task: GenerationTask) -> None:
-        """Start a generation whose messages go to the stream. Only for the holder of the turn, on a worker that is ready.
+        """Start a generation whose messages go to the stream. Only for a holder of the turn, on a worker that is loaded.
 
         A worker that cannot be reached is ended, and its end is told through the stream. Raises InvalidForModel when the request cannot be
         put into a message.
@@ -143,14 +148,17 @@ class Worker:
         try:
             self._channel.send(Generate.of(stream.request_id, task))
         except Unsendable as error:
-            self._words.drop_request()
+            self._words.drop_request(stream)
             raise InvalidForModel(str(error)) from error
         except (ChannelClosed, ChannelFull) as error:
             self._end_unreachable(error)
         else:
             self._oom.note()
-            self._history.request_begun(task)
-            self._watch.begin(Activity.REQUEST)
+            self._history.request_begun(stream.request_id, task)
+
+            # One more request is no sign of life of a worker that has others.
+            if self.running == 1:
+                self._watch.begin(Activity.REQUEST)
 
     def _end_unreachable(self, error: ChannelClosed | ChannelFull) -> None:
         # One that is dead already tells a better reason in a moment: how it ended.

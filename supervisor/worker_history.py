@@ -19,7 +19,7 @@ class WorkerHistory:
         self._tenure = tenure
         self._is_loaded = False
         self._is_over = False
-        self._task: GenerationTask | None = None
+        self._tasks: dict[int, GenerationTask] = {}
 
     def loaded(self, loaded: Loaded, worker_pid: int) -> None:
         """The model is loaded."""
@@ -32,13 +32,13 @@ class WorkerHistory:
         self._is_over = True
         self._policy.load_failed(self._model_id, code, message)
 
-    def request_begun(self, task: GenerationTask) -> None:
-        """The worker was given a request."""
-        self._task = task
+    def request_begun(self, request_id: int, task: GenerationTask) -> None:
+        """The worker was given a request, perhaps beside others."""
+        self._tasks[request_id] = task
 
     def request_ended(self, message: Finished | Rejected | Failed) -> None:
         """The worker said how its request ended."""
-        task, self._task = self._task, None
+        task = self._tasks.pop(message.request_id, None)
 
         match message:
             case Failed(code=FailCode.ENGINE_ERROR, is_fatal=True, message=text):
@@ -69,8 +69,10 @@ class WorkerHistory:
         else:
             self._policy.died(self._model_id, message)
 
-            if self._task is not None and not is_for_memory:
-                self._poison.died_under(self._model_id, self._task.identity())
+            # Among several nobody can tell which was to blame, and refusing all of them would punish the others.
+            if len(self._tasks) == 1 and not is_for_memory:
+                (task,) = self._tasks.values()
+                self._poison.died_under(self._model_id, task.identity())
 
     def gone(self) -> None:
         """The process is reaped: it has nothing of the machine any more."""

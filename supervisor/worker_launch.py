@@ -33,6 +33,7 @@ def launch_worker(
         no_cuda_reason=placement.no_cuda_reason,
         prefill_chunk=settings.prefill_chunk,
         threads=settings.threads,
+        parallel=settings.parallel,
         has_loop_guard=settings.has_loop_guard,
     )
     read_fd, write_fd = os.pipe()

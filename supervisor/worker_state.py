@@ -16,7 +16,7 @@ class WorkerState(StrEnum):
     STARTING = "starting"  # spawned, Hello not yet said
     LOADING = "loading"  # Hello said, the model is being read
     READY = "ready"  # loaded and idle
-    GENERATING = "generating"  # works on one request
+    GENERATING = "generating"  # works on one request or several
     STOPPING = "stopping"  # told to end, not yet gone
     EXITED = "exited"  # reaped
 
@@ -27,7 +27,7 @@ class WorkerEvent(StrEnum):
     SAID_HELLO = "said_hello"
     LOADED = "loaded"
     STARTED_REQUEST = "started_request"
-    FINISHED_REQUEST = "finished_request"
+    FINISHED_REQUEST = "finished_request"  # the last one that was open
     ASKED_TO_STOP = "asked_to_stop"
     PROCESS_EXITED = "process_exited"
 
@@ -39,6 +39,8 @@ TRANSITIONS: dict[tuple[WorkerState, WorkerEvent], WorkerState] = {
     (_S.STARTING, _E.SAID_HELLO): _S.LOADING,
     (_S.LOADING, _E.LOADED): _S.READY,
     (_S.READY, _E.STARTED_REQUEST): _S.GENERATING,
+    # One more; whether it may be is the turns' to know.
+    (_S.GENERATING, _E.STARTED_REQUEST): _S.GENERATING,
     (_S.GENERATING, _E.FINISHED_REQUEST): _S.READY,
     (_S.STARTING, _E.ASKED_TO_STOP): _S.STOPPING,
     (_S.LOADING, _E.ASKED_TO_STOP): _S.STOPPING,

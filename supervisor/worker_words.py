@@ -1,4 +1,4 @@
-"""What one worker says, and what each word means: for its state, its load, its open request, the watch, and those who learn from it.
+"""What one worker says, and what each word means: for its state, its load, its open requests, the watch, and those who learn from it.
 
 Made and asked by `Worker`, in the event loop's thread. Ends no process: a word that has no place is told to the worker, which does.
 """
@@ -58,30 +58,41 @@ class WorkerWords:
         self._history = history
         self._on_fault = on_fault
         self._request_id = 0
-        self._stream: RequestStream | None = None
+        self._streams: dict[int, RequestStream] = {}
         self._started_at = time.monotonic()
         self.load = LoadOutcome()
         self.is_tainted = False
 
+    @property
+    def running(self) -> int:
+        """How many requests are open."""
+        return len(self._streams)
+
     def open_request(self, stream: RequestStream, send_cancel: Callable[[int], None]) -> None:
-        """From now on there is a request, the next one, whose messages go to the stream. Raises InvalidTransition."""
+        """From now on there is one more request, whose messages go to the stream. Raises InvalidTransition."""
         self._life.advance(WorkerEvent.STARTED_REQUEST)
         self._request_id += 1
         stream.bind(self._request_id, send_cancel)
-        self._stream = stream
+        self._streams[self._request_id] = stream
 
-    def drop_request(self) -> None:
-        """The open request was not sent after all."""
-        self._stream = None
-        self._life.advance(WorkerEvent.FINISHED_REQUEST)
+    def drop_request(self, stream: RequestStream) -> None:
+        """This request was not sent after all."""
+        self._close_request(stream.request_id)
+
+    def _close_request(self, request_id: int) -> None:
+        del self._streams[request_id]
+
+        if not self._streams:
+            self._life.advance(WorkerEvent.FINISHED_REQUEST)
 
     def tell_end(self, error: SupervisorError) -> None:
         """Nothing more will be said: what is open ends with this error."""
         self.load.fail(error)
 
-        if self._stream is not None:
-            self._stream.fail(error)
-            self._stream = None
+        streams, self._streams = self._streams, {}
+
+        for stream in streams.values():
+            stream.fail(error)
 
     def take(self, message: FromWorker) -> None:
         """Take in a message, in the order in which they were sent."""
@@ -133,19 +144,18 @@ class WorkerWords:
         self.load.fail(fault(f"model '{self._model_id}' cannot be loaded: {failed.message}"))
 
     def _on_request_message(self, message: RequestMessage) -> None:
-        stream = self._stream
+        stream = self._streams.get(message.request_id)
 
-        if stream is None or message.request_id != stream.request_id:
+        if stream is None:
             self._on_stray(message)
             return
 
         if isinstance(message, Finished | Rejected | Failed):
-            self._stream = None
-            self.is_tainted = isinstance(message, Failed) and message.is_fatal
-            self._life.advance(WorkerEvent.FINISHED_REQUEST)
+            self.is_tainted = self.is_tainted or (isinstance(message, Failed) and message.is_fatal)
+            self._close_request(message.request_id)
             self._history.request_ended(message)
 
-        self._watch.on_message(message)
+        self._watch.on_message(message, is_idle=not self._streams)
         stream.take(message)
 
     def _on_stray(self, message: RequestMessage) -> None:

@@ -18,6 +18,7 @@ at              {phase: action}; phases: start, hello, load, loaded, started, pr
 ignore_term     leave SIGTERM without effect
 grandchild      start a child that ignores SIGTERM
 device, fallback_reason, context_length   what Loaded says
+parallel        how many requests it works on at a time, a token of each in turn; no more than the launch spec allows
 """
 
 import argparse
@@ -29,7 +30,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -55,7 +56,6 @@ from ipc.messages import (
     RejectCode,
     Rejected,
     Started,
-    ToWorker,
 )
 from ipc.worker_end import WorkerEnd
 
@@ -71,7 +71,10 @@ class StandIn:
         self._channel = channel
         self._folder_script = script
         self._script = script
-        self._waiting: list[ToWorker] = []
+        self._waiting: list[Generate] = []
+        self._cancelled: set[int] = set()
+        self._running: dict[int, tuple[Script, Iterator[None]]] = {}
+        self._parallel = min(script.get("parallel", 1), spec.parallel)
 
     def run(self) -> None:
         self._at("start")
@@ -81,12 +84,26 @@ class StandIn:
         self._load()
 
         while True:
-            message = self._next(None)
+            self._look(None if not self._running and not self._waiting else 0)
 
-            if isinstance(message, Generate):
-                self._script = self._folder_script | _script_of(message.prompt)
-                self._generate(message)
-                self._script = self._folder_script
+            while self._waiting and len(self._running) < self._parallel:
+                self._begin(self._waiting.pop(0))
+
+            for request_id in list(self._running):
+                self._go_on(request_id)
+
+    def _begin(self, request: Generate) -> None:
+        self._script = self._folder_script | _script_of(request.prompt)
+        self._running[request.request_id] = (self._script, self._generate(request))
+
+    def _go_on(self, request_id: int) -> None:
+        """Work on one request, up to its next token."""
+        self._script, work = self._running[request_id]
+
+        if next(work, self) is self:
+            del self._running[request_id]
+
+        self._script = self._folder_script
 
     def _load(self) -> None:
         self._channel.send(Progress(phase=Phase.LOAD))
@@ -104,11 +121,12 @@ class StandIn:
             context_length=self._script.get("context_length"),
             load_sec=0.0,
             engine_version="stand-in",
+            parallel=self._parallel,
         )
         self._channel.send(loaded)
         self._at("loaded")
 
-    def _generate(self, request: Generate) -> None:
+    def _generate(self, request: Generate) -> Iterator[None]:
         prompt_tokens = self._script.get("prompt_tokens", len("".join(request.prompt).split()))
 
         if (reject := self._script.get("reject")) is not None:
@@ -123,7 +141,7 @@ class StandIn:
         self._at("started", request.request_id)
 
         if self._prefill(request.request_id):
-            self._decode(request, prompt_tokens)
+            yield from self._decode(request, prompt_tokens)
 
     def _prefill(self, request_id: int) -> bool:
         slices = self._script.get("prefill", 0)
@@ -139,7 +157,7 @@ class StandIn:
 
         return True
 
-    def _decode(self, request: Generate, prompt_tokens: int) -> None:
+    def _decode(self, request: Generate, prompt_tokens: int) -> Iterator[None]:
         pieces = [_echo_of(request)] if self._script.get("echo") else self._script.get("text")
         pieces = pieces or [f"w{n} " for n in range(min(16, request.max_tokens))]
         reason = FinishReason(self._script.get("reason", "stop"))
@@ -170,6 +188,7 @@ class StandIn:
                 self._channel.send(Delta(request_id=request.request_id, text=text, completion_tokens=count))
 
             self._at(f"token:{count}", request.request_id)
+            yield
 
         self._at("before-end", request.request_id)
         self._end(request.request_id, reason, prompt_tokens, count)
@@ -188,15 +207,16 @@ class StandIn:
         self._channel.send(finished)
 
     def _is_cancelled(self, request_id: int) -> bool:
-        message = self._channel.receive(0)
+        self._look(0)
+        return request_id in self._cancelled
+
+    def _look(self, timeout_ms: int | None) -> None:
+        message = self._channel.receive(timeout_ms)
 
         if isinstance(message, Generate):
             self._waiting.append(message)
-
-        return isinstance(message, Cancel) and message.request_id == request_id
-
-    def _next(self, timeout_ms: int | None) -> ToWorker | None:
-        return self._waiting.pop(0) if self._waiting else self._channel.receive(timeout_ms)
+        elif isinstance(message, Cancel):
+            self._cancelled.add(message.request_id)
 
     def _at(self, phase: str, request_id: int = 0) -> None:
         action: str | None = self._script.get("at", {}).get(phase)

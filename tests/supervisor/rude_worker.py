@@ -13,6 +13,7 @@ removed on the way, so that it happens once.
 import os
 import signal
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from ipc.messages import Delta, Device, FinishReason, Generate, Hello, Loaded, LoadFailCode, LoadFailed
@@ -22,7 +23,7 @@ from tests import stand_in_worker
 class RudeWorker(stand_in_worker.StandIn):
     """Finds its actions as the stand-in does."""
 
-    def _generate(self, request: Generate) -> None:
+    def _generate(self, request: Generate) -> Iterator[None]:
         when = self._script.get("die_unbegun")
 
         if when == "always" or (when is not None and Path(when).exists()):
@@ -31,7 +32,7 @@ class RudeWorker(stand_in_worker.StandIn):
 
             os.kill(os.getpid(), signal.SIGKILL)
 
-        super()._generate(request)
+        return super()._generate(request)
 
     def _do_second_hello(self, _: str, __: int) -> None:
         hello = Hello(secret=self._spec.secret, generation=self._spec.generation, pid=os.getpid(), version="rude")
