@@ -28,6 +28,7 @@ _LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 @click.option(
     "--sse-ping", metavar="SECONDS", help="Comment in a stream silent for this long; 0 is never. [default: 15]"
 )
+@click.option("--parallel", metavar="N", help="Requests at a time, for a model that was made for several. [default: 1]")
 @click.option(
     "--prefill-chunk", metavar="TOKENS", help="Prompt tokens per step; 0 or off is all at once. [default: 128]"
 )

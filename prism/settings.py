@@ -47,6 +47,7 @@ class ServeFlags:
     max_queue: str | None = None
     sse_ping: str | None = None
     prefill_chunk: str | None = None
+    parallel: str | None = None
     log_level: str | None = None
     allows_special_tokens: bool = False
 
@@ -64,6 +65,7 @@ class ServeSettings:
     cors_origins: as browsers send them; `*` for every origin.
     queue_timeout_s, max_queue, sse_ping_s: 0 means without a bound, or never.
     prefill_chunk: most tokens that the engine takes in one call; 0 means the whole prompt.
+    parallel: most requests at the same time, for a model that was made for several.
     threads: of the engine's CPU work; None leaves the choice to the engine.
     allows_special_tokens: text of control tokens in a client's message acts as the token instead of staying text.
     """
@@ -83,6 +85,7 @@ class ServeSettings:
     max_queue: int = 8
     sse_ping_s: float = 15.0
     prefill_chunk: int = 128
+    parallel: int = 1
     threads: int | None = None
     has_loop_guard: bool = True
     template_mode: TemplateMode = TemplateMode.AUTO
@@ -168,6 +171,7 @@ def _with_engine_settings(base: ServeSettings, source: SettingSource, flags: Ser
         prefill_chunk=value(
             "PRISM_PREFILL_CHUNK", read.prefill_chunk, base.prefill_chunk, "--prefill-chunk", flags.prefill_chunk
         ),
+        parallel=value("PRISM_PARALLEL", read.whole_number(1, 64), base.parallel, "--parallel", flags.parallel),
         threads=value("PRISM_THREADS", read.whole_number(1), None),
         has_loop_guard=value("PRISM_LOOP_GUARD", read.switch, base.has_loop_guard),
         template_mode=value("PRISM_TEMPLATE", read.one_of(TemplateMode), base.template_mode),

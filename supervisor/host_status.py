@@ -24,7 +24,8 @@ class HostStatus:
 
     model_id, loaded: None while no model is loaded. worker_pid: None while there is no worker.
     generation: number of the newest worker, 0 before the first. restarts: workers that ended although nobody wanted that.
-    running: requests that the worker works on. waiting: requests in the queue. max_queue: its bound, 0 means none.
+    running: requests that the worker works on. parallel: how many it gets at the same time; None while no model is loaded.
+    waiting: requests in the queue. max_queue: its bound, 0 means none.
     """
 
     state: HostState
@@ -34,6 +35,7 @@ class HostStatus:
     generation: int
     restarts: int
     running: int
+    parallel: int | None
     waiting: int
     max_queue: int
 

@@ -30,21 +30,34 @@ _Section: TypeAlias = dict[str, object]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ModelFigures:
-    """weights_bytes: all files of the folder. kv_elements: numbers in the keys of one token, 0 when unknown. context_length: or None."""
+    """weights_bytes: all files of the folder. kv_elements: numbers in the keys of one token, 0 when unknown. context_length: or None.
+
+    pool_tokens: of a paged model, whose cache is taken as a whole while it loads; None for others, and where its files leave it open.
+    """
 
     weights_bytes: int
     kv_elements: int
     context_length: int | None
+    pool_tokens: int | None = None
 
 
 def read_figures(folder: Path) -> ModelFigures:
     """Return the figures of a model folder. Never raises."""
-    model = _section(_read_config(folder / _CONFIG_NAME), "model")
+    config = _read_config(folder / _CONFIG_NAME)
+    model = _section(config, "model")
     decoder = _section(model, "decoder")
     shape = [_positive(decoder, name) or 0 for name in ("num_hidden_layers", "num_key_value_heads", "head_size")]
     return ModelFigures(
-        weights_bytes=_size_of(folder), kv_elements=math.prod(shape), context_length=_positive(model, "context_length")
+        weights_bytes=_size_of(folder),
+        kv_elements=math.prod(shape),
+        context_length=_positive(model, "context_length"),
+        pool_tokens=_pool_tokens(_section(_section(config, "engine"), "dynamic_batching")),
     )
+
+
+def _pool_tokens(batching: _Section) -> int | None:
+    blocks, block_size = _positive(batching, "num_blocks"), _positive(batching, "block_size")
+    return None if blocks is None or block_size is None else blocks * block_size
 
 
 def device_need(figures: ModelFigures, device: Device, tokens: int, prefill_chunk: int) -> MemoryNeed:
@@ -52,13 +65,21 @@ def device_need(figures: ModelFigures, device: Device, tokens: int, prefill_chun
 
     tokens: of the request that it is loaded for, prompt and answer. prefill_chunk: see `ipc.launch_spec`.
     """
-    kept = max(tokens, _USUAL_TOKENS)
-    kept = kept if figures.context_length is None else min(kept, figures.context_length)
+    kept = _kept_tokens(figures, tokens)
     return estimate_need(
         figures.weights_bytes,
         kept * figures.kv_elements * _KV_BYTES[device],
         min(prefill_chunk, kept) if prefill_chunk > 0 else kept,
     )
+
+
+def _kept_tokens(figures: ModelFigures, tokens: int) -> int:
+    """How many tokens' keys and values are kept at once."""
+    if figures.pool_tokens is not None:
+        return figures.pool_tokens
+
+    kept = max(tokens, _USUAL_TOKENS)
+    return kept if figures.context_length is None else min(kept, figures.context_length)
 
 
 def host_need(figures: ModelFigures, device: Device, tokens: int, prefill_chunk: int) -> MemoryNeed:

@@ -102,8 +102,11 @@ class ModelHost:
 
     async def _load(self, seat: Seat) -> tuple[Worker, Loaded]:
         worker, loaded = await self._residency.load(seat, self._seating)
-        self._seating.share(seat.model, min(loaded.parallel, self._settings.parallel))
+        self._seating.share(seat.model, self._places(loaded))
         return worker, loaded
+
+    def _places(self, loaded: Loaded) -> int:
+        return min(loaded.parallel, self._settings.parallel)
 
     async def preload(self, model: ModelRef) -> Loaded:
         """Load a model before anybody asks for it. Raises as `turn` does."""
@@ -217,6 +220,7 @@ class ModelHost:
             generation=self._loader.generation,
             restarts=self._loader.restarts,
             running=worker.running if worker is not None else 0,
+            parallel=self._places(loaded) if loaded is not None else None,
             waiting=self._turns.waiting,
             max_queue=self._turns.max_queue,
         )

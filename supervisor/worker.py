@@ -88,7 +88,7 @@ class Worker:
             self._child.pid, f"worker {number}", settings.watch, settings.prefill_chunk, self._on_hung
         )
         self._words = WorkerWords(
-            model.model_id, number, self._child.pid, self._life, self._watch, history, self._on_fault
+            model.model_id, number, self._child.pid, self._life, self._watch, history, self._on_fault, settings.parallel
         )
         self._watch.begin(Activity.START)
         logger.info("[worker %d] started for '%s', process %d", number, model.model_id, self._child.pid)

@@ -36,7 +36,8 @@ logger = logging.getLogger(__name__)
 class WorkerWords:
     """Of one worker.
 
-    pid: of its process. on_fault: called for a word that has no place; the worker is ended then.
+    pid: of its process. parallel: how many requests the operator wants it to work on.
+    on_fault: called for a word that has no place; the worker is ended then.
     is_tainted: its engine said that it is broken for good.
     """
 
@@ -49,7 +50,9 @@ class WorkerWords:
         watch: ProgressWatch,
         history: WorkerHistory,
         on_fault: Callable[[ProtocolError], None],
+        parallel: int,
     ) -> None:
+        self._parallel = parallel
         self._model_id = model_id
         self._number = number
         self._pid = pid
@@ -128,6 +131,13 @@ class WorkerWords:
         self.load.succeed(loaded)
         seconds = time.monotonic() - self._started_at
         logger.info("[worker %d] loaded '%s' on %s in %.2f s", self._number, self._model_id, loaded.device, seconds)
+
+        if loaded.parallel < self._parallel:
+            logger.info(
+                "[worker %d] '%s' serves one request at a time: it was not made for several",
+                self._number,
+                self._model_id,
+            )
 
         if loaded.fallback_reason is not None:
             logger.warning("[worker %d] runs on the CPU, not on CUDA: %s", self._number, loaded.fallback_reason)

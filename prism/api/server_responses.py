@@ -54,18 +54,23 @@ class Hardware(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class QueueStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """waiting: requests behind the running one. max: 0 means no bound."""
+    """running: requests that are being answered. waiting: requests behind them. max: 0 means no bound."""
 
+    running: int
     waiting: int
     max: int
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The process that holds the resident model. restarts: workers that died on their own since the start of the server."""
+    """The process that holds the resident model. restarts: workers that died on their own since the start of the server.
+
+    parallel: how many requests it works on at the same time; null while it loads.
+    """
 
     pid: int
     generation: int
     restarts: int
+    parallel: int | None
 
 
 class Health(msgspec.Struct, frozen=True, kw_only=True):

@@ -57,7 +57,7 @@ def _health(services: Services, hardware: Hardware) -> Health:
         state=_STATES[status.state],
         version=__version__,
         uptime_sec=round(time.monotonic() - services.started_at, 1),
-        queue=QueueStatus(waiting=status.waiting, max=status.max_queue),
+        queue=QueueStatus(running=status.running, waiting=status.waiting, max=status.max_queue),
         worker=_worker(status),
         fallback_reason=status.loaded.fallback_reason if status.loaded is not None else None,
     )
@@ -74,7 +74,12 @@ def _worker(status: HostStatus) -> WorkerStatus | None:
     if status.worker_pid is None:
         return None
 
-    return WorkerStatus(pid=status.worker_pid, generation=status.generation, restarts=status.restarts)
+    return WorkerStatus(
+        pid=status.worker_pid,
+        generation=status.generation,
+        restarts=status.restarts,
+        parallel=status.parallel,
+    )
 
 
 def _hardware(facts: HardwareFacts) -> Hardware:

@@ -155,6 +155,7 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
         max_queue=settings.max_queue,
         queue_timeout_s=settings.queue_timeout_s,
         prefill_chunk=settings.prefill_chunk,
+        parallel=settings.parallel,
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
         memory=MemorySettings(

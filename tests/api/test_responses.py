@@ -201,7 +201,7 @@ def test_health_writes_nulls_while_nothing_is_loaded() -> None:
         state="idle",
         version="0.1.0",
         uptime_sec=1.5,
-        queue=QueueStatus(waiting=0, max=8),
+        queue=QueueStatus(running=0, waiting=0, max=8),
         worker=None,
         fallback_reason=None,
     )
@@ -214,11 +214,16 @@ def test_health_writes_nulls_while_nothing_is_loaded() -> None:
         "state": "idle",
         "version": "0.1.0",
         "uptime_sec": 1.5,
-        "queue": {"waiting": 0, "max": 8},
+        "queue": {"running": 0, "waiting": 0, "max": 8},
         "worker": None,
         "fallback_reason": None,
     }
-    assert written(WorkerStatus(pid=1, generation=2, restarts=1)) == {"pid": 1, "generation": 2, "restarts": 1}
+    assert written(WorkerStatus(pid=1, generation=2, restarts=1, parallel=4)) == {
+        "pid": 1,
+        "generation": 2,
+        "restarts": 1,
+        "parallel": 4,
+    }
 
 
 def test_unload_and_drain() -> None:

@@ -56,6 +56,14 @@ def test_the_cache_is_for_the_request_but_no_less_than_usual_and_no_more_than_th
     assert device_need(FIGURES, Device.CPU, tokens, 128).kv_bytes == kept * 5760 * 2 * 4
 
 
+def test_a_pool_counts_as_a_whole_whatever_is_asked_first(tmp_path: Path) -> None:
+    batching = {"num_blocks": 1024, "block_size": 16}
+    write(tmp_path, {"model": {"decoder": SHAPE}, "engine": {"dynamic_batching": batching}})
+    figures = read_figures(tmp_path)
+    assert figures.pool_tokens == 16_384
+    assert device_need(figures, Device.CPU, 5, 128).kv_bytes == 16_384 * 5760 * 2 * 4
+
+
 def test_the_prefill_is_that_of_a_slice_or_of_the_whole_prompt() -> None:
     slice_bytes = device_need(FIGURES, Device.CUDA, 4096, 128).prefill_bytes
     assert slice_bytes > 0
