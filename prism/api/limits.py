@@ -7,6 +7,7 @@ from typing import Final
 
 MAX_MESSAGES: Final = 2_048
 MAX_CONTENT_PARTS: Final = 16_384  # over all messages of a request
+MAX_IMAGES: Final = 32  # over all messages of a request
 MAX_TOOL_CALLS: Final = 8_192  # over all messages of a request
 MAX_TOOLS: Final = 128
 MAX_STOP_STRINGS: Final = 4
