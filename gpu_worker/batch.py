@@ -5,9 +5,10 @@ Two kinds: `OneByOne` here, for a model that takes one sequence; `paged_batch.py
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Protocol, TypeAlias
 
-from gpu_worker.engine_port import Engine, TokenSequence
+from gpu_worker.engine_port import Engine, ShownPictures, TokenSequence
 from gpu_worker.errors import EngineFault
 from gpu_worker.sampling import SearchOptions
 
@@ -53,8 +54,14 @@ class Batch(Protocol):
     def capacity(self) -> int:
         """How many sequences may be in it."""
 
-    def join(self, number: int, prompt_ids: Sequence[int], options: SearchOptions) -> int:
-        """Take a sequence in; return how many tokens of its prompt need no work, as far as that is known yet.
+    def join(
+        self,
+        number: int,
+        prompt_ids: Sequence[int],
+        options: SearchOptions,
+        pictures: ShownPictures | None = None,
+    ) -> int:
+        """Take a sequence in; return how many tokens of its prompt need no work, as far as that is known yet. With pictures: none.
 
         Raises EngineFault, or RequestFault when it can never be served.
         """
@@ -81,14 +88,30 @@ class OneByOne:
         self._sequence: TokenSequence | None = None
         self._prompt_ids: Sequence[int] = ()
         self._slices: Iterator[tuple[int, int]] = iter(())
+        self._pictures: ShownPictures | None = None  # not shown yet
 
-    def join(self, number: int, prompt_ids: Sequence[int], options: SearchOptions) -> int:
+    def join(
+        self,
+        number: int,
+        prompt_ids: Sequence[int],
+        options: SearchOptions,
+        pictures: ShownPictures | None = None,
+    ) -> int:
         assert self._sequence is None, "the place is taken"
         self._sequence = self._engine.start(prompt_ids, options)
         self._number = number
         self._prompt_ids = prompt_ids
-        self._slices = slices(self._sequence.cached_tokens, len(prompt_ids), self._prefill_chunk)
+        self._slices = self._slices_of(self._sequence.cached_tokens, pictures)
+        self._pictures = pictures
         return self._sequence.cached_tokens
+
+    def _slices_of(self, start: int, pictures: ShownPictures | None) -> Iterator[tuple[int, int]]:
+        if pictures is None:
+            return slices(start, len(self._prompt_ids), self._prefill_chunk)
+
+        assert start == 0, "nothing that was kept has pictures in it"
+        head = pictures.head_tokens
+        return chain([(0, head)], slices(head, len(self._prompt_ids), self._prefill_chunk))
 
     def step(self) -> Sequence[Event]:
         if self._sequence is None or self._number is None:
@@ -98,6 +121,10 @@ class OneByOne:
 
         if borders is None:
             return (Made(self._number, self._sequence.step()),)
+
+        if self._pictures is not None:
+            self._sequence.show(self._pictures.tensors)
+            self._pictures = None
 
         first, end = borders
         self._sequence.feed(self._prompt_ids[first:end])
@@ -109,7 +136,7 @@ class OneByOne:
     def leave(self, number: int) -> None:
         if self._sequence is not None and number == self._number:
             self._sequence.close()
-            self._sequence, self._number = None, None
+            self._sequence, self._number, self._pictures = None, None, None
 
 
 def slices(start: int, end: int, chunk: int) -> Iterator[tuple[int, int]]:

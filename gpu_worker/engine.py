@@ -10,18 +10,22 @@ from collections.abc import Sequence
 
 from gpu_worker.batch import Batch, OneByOne
 from gpu_worker.detokenizer import Detokenizer, TableDetokenizer, WindowDetokenizer
-from gpu_worker.engine_port import EngineFacts
-from gpu_worker.errors import EngineFault, LoadFault
+from gpu_worker.engine_port import EngineFacts, Picture, ReadPrompt
+from gpu_worker.errors import EngineFault, LoadFault, RequestFault
+from gpu_worker.eyes import Eyes
 from gpu_worker.fault_text import cause_of, engine_fault, load_fault, one_line
-from gpu_worker.genai_api import GenAi, NativeConfig, NativeGenerator, NativeModel, NativeTokenizer
+from gpu_worker.genai_api import GenAi, NativeConfig, NativeGenerator, NativeInputs, NativeModel, NativeTokenizer
 from gpu_worker.load_options import LoadOptions
 from gpu_worker.model_folder import ModelFolder
 from gpu_worker.paged_batch import PagedBatch, PoolSize
 from gpu_worker.prompt import PromptEncoder, PromptRules
 from gpu_worker.sampling import SearchOptions
-from ipc.messages import Device, DeviceChoice, FailCode, LoadFailCode
+from ipc.messages import Device, DeviceChoice, FailCode, LoadFailCode, RejectCode
 
 logger = logging.getLogger(__name__)
+
+# Types of models whose vision part (0.18) fails on pictures of several shapes in one prompt.
+_ONE_SIZE = frozenset({"mistral3"})
 
 
 def import_library() -> GenAi:
@@ -171,6 +175,8 @@ class GenAiEngine:
         self._added_ids = folder.added_ids
         rules = PromptRules(folder.bos_id, folder.eos_ids, folder.added_ids, folder.wants_bos)
         self._prompts = PromptEncoder(self._encode, rules)
+        self._folder = folder
+        self._eyes: Eyes | None = None
         self.facts = EngineFacts(
             device=Device.CUDA if model.device_type.upper() == "CUDA" else Device.CPU,
             fallback_reason=fallback_reason,
@@ -180,6 +186,9 @@ class GenAiEngine:
             top_k=folder.config.top_k,
             eos_ids=folder.eos_ids,
             parallel=1 if paged is None else paged.capacity,
+            # What works on several sequences (0.18) takes tokens only.
+            sees=folder.config.sees and paged is None,
+            wants_one_size=folder.config.model_type in _ONE_SIZE,
         )
 
     def open_batch(self, prefill_chunk: int) -> Batch:
@@ -188,6 +197,15 @@ class GenAiEngine:
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
         return self._prompts.encode(pieces)
+
+    def read(self, pieces: Sequence[str], pictures: Sequence[Picture]) -> ReadPrompt:
+        if not self.facts.sees:
+            raise RequestFault(RejectCode.INVALID_REQUEST, "this model takes no images")
+
+        if self._eyes is None:
+            self._eyes = Eyes(self._library, self._model, self._prompts, self._folder.spare_tokens)
+
+        return self._eyes.read(pieces, pictures)
 
     def _encode(self, text: str) -> list[int]:
         try:
@@ -230,6 +248,14 @@ class GenAiSequence:
             params.set_search_options(**_native_options(options))
             # Memory for max_length tokens is taken here.
             self._generator: NativeGenerator | None = library.Generator(model, params)
+        except Exception as error:  # the library raises RuntimeError for everything
+            raise engine_fault(error) from error
+
+    def show(self, tensors: NativeInputs) -> None:
+        try:
+            self._open_generator().set_inputs(tensors)
+        except EngineFault:
+            raise
         except Exception as error:  # the library raises RuntimeError for everything
             raise engine_fault(error) from error
 

@@ -22,11 +22,12 @@ class LoadFault(WorkerError):
 
 
 class RequestFault(WorkerError):
-    """The request cannot be served by this model, whatever the state of the worker."""
+    """The request cannot be served by this model, whatever the state of the worker. field: of the client's request; None: not one field."""
 
-    def __init__(self, code: RejectCode, message: str) -> None:
+    def __init__(self, code: RejectCode, message: str, *, field: str | None = None) -> None:
         super().__init__(message)
         self.code = code
+        self.field = field
 
 
 class EngineFault(WorkerError):

@@ -12,6 +12,8 @@ class NativeIds(Protocol):
 
     def __getitem__(self, place: int) -> int: ...
 
+    def ravel(self) -> "NativeIds": ...
+
     def tolist(self) -> list[int]: ...
 
 
@@ -27,6 +29,35 @@ class NativeModel(Protocol):
     @property
     def device_type(self) -> str: ...
 
+    # Raises for a model of a type that has no processor.
+    def create_multimodal_processor(self) -> "NativeProcessor": ...
+
+
+class NativeTensor(Protocol):
+    def as_numpy(self) -> NativeIds: ...
+
+
+class NativeInputs(Protocol):
+    """Tensors by name: `input_ids`, and what goes with them."""
+
+    def __getitem__(self, name: str) -> NativeTensor: ...
+
+    def __delitem__(self, name: str) -> None: ...
+
+
+class NativePictures(Protocol):
+    """Picture files; nothing is decoded before a processor gets them."""
+
+
+class NativePictureReader(Protocol):
+    # Takes `bytes` and nothing else that holds bytes.
+    def open_bytes(self, *files: bytes) -> NativePictures: ...
+
+
+class NativeProcessor(Protocol):
+    # A prompt that is a list is ignored without a word.
+    def __call__(self, prompt: str, *, images: NativePictures) -> NativeInputs: ...
+
 
 class NativeTokenizer(Protocol):
     def encode(self, text: str) -> NativeIds: ...
@@ -40,6 +71,9 @@ class NativeGeneratorParams(Protocol):
 
 
 class NativeGenerator(Protocol):
+    # On a generator that has begun it ignores pictures without a word.
+    def set_inputs(self, inputs: NativeInputs) -> None: ...
+
     def append_tokens(self, tokens: Sequence[int]) -> None: ...
 
     def generate_next_token(self) -> None: ...
@@ -145,6 +179,9 @@ class GenAi(Protocol):
 
     @property
     def __version__(self) -> str: ...
+
+    @property
+    def Images(self) -> NativePictureReader: ...
 
     def Config(self, folder: str) -> NativeConfig: ...
 

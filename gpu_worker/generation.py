@@ -4,15 +4,15 @@ Knows no particular engine, and never waits: the loop brings it what a step has 
 """
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import assert_never
 
 from gpu_worker.batch import Batch, Broke, Ended, Event, Fed, Made
-from gpu_worker.engine_port import Engine
+from gpu_worker.engine_port import Engine, ReadPrompt, ShownPictures
 from gpu_worker.errors import RequestFault
 from gpu_worker.inbox import Channel
 from gpu_worker.loop_guard import LoopGuard
+from gpu_worker.prompt_reading import PromptReader
 from gpu_worker.sampling import SearchOptions, search_options
 from ipc.messages import Delta, Finished, FinishReason, Generate, Phase, Progress, RejectCode, Started
 
@@ -46,21 +46,31 @@ class Generation:
         self._completion_tokens = 0
         self._prompt_tokens = 0
         self._max_tokens = 0
+        self._reader = PromptReader(request, engine, channel)
+        self.has_joined = False
 
     def begin(self) -> None:
-        """Join the batch. Raises RequestFault before anything was said, EngineFault and the channel's errors at any time."""
-        prompt_ids = self._engine.encode(self.request.prompt)
-        self._prompt_tokens = len(prompt_ids)
-        self._max_tokens = self._room(len(prompt_ids))
-        options = self._options(len(prompt_ids) + self._max_tokens)
+        """Do one piece of what comes first; the last piece is to join the batch, and `has_joined` tells that it was.
+
+        Raises RequestFault before anything was said, EngineFault and the channel's errors at any time.
+        """
+        prompt = self._reader.read_on()
+
+        if prompt is None:
+            return
+
+        self.has_joined = True
+        self._prompt_tokens = len(prompt.ids)
+        self._max_tokens = self._room(len(prompt.ids))
+        options = self._options(len(prompt.ids) + self._max_tokens)
         self._channel.send(
             Started(request_id=self.request.request_id, prompt_tokens=self._prompt_tokens, max_tokens=self._max_tokens)
         )
-        self._detokenizer = self._engine.detokenizer(prompt_ids)
-        self._say_fed(self._join(prompt_ids, options))
+        self._detokenizer = self._engine.detokenizer(prompt.ids)
+        self._say_fed(self._join(prompt, options), prompt.pictures)
 
-    def _join(self, prompt_ids: Sequence[int], options: SearchOptions) -> int:
-        return self._batch.join(self.request.request_id, prompt_ids, options)
+    def _join(self, prompt: ReadPrompt, options: SearchOptions) -> int:
+        return self._batch.join(self.request.request_id, prompt.ids, options, prompt.pictures)
 
     def take(self, event: Event) -> FinishReason | None:
         """Tell the front what a step made; return why the answer is over, when it is. Raises the fault of a sequence that broke."""
@@ -127,12 +137,12 @@ class Generation:
             vocabulary_size=facts.vocabulary_size,
         )
 
-    def _say_fed(self, done: int) -> None:
-        """Say how far the prompt is, before the next slice may take long."""
-        if done < self._prompt_tokens:
-            self._channel.send(
-                Progress(phase=Phase.PREFILL, request_id=self.request.request_id, done=done, total=self._prompt_tokens)
-            )
+    def _say_fed(self, done: int, pictures: ShownPictures | None = None) -> None:
+        """Say how far the prompt is, before the next slice may take long. pictures: they are in that slice."""
+        phase, total = (Phase.PREFILL, self._prompt_tokens) if pictures is None else (Phase.LOOK, pictures.head_tokens)
+
+        if done < total:
+            self._channel.send(Progress(phase=phase, request_id=self.request.request_id, done=done, total=total))
 
     def _take_token(self, token: int) -> FinishReason | None:
         self._count_token()

@@ -59,24 +59,32 @@ class Loop:
         for number in self._inbox.take_cancelled():
             self._finish(number, FinishReason.CANCELLED)
 
-        if not self._inbox.is_empty and len(self._running) < self._batch.capacity:
-            # And look again: what is begun may have been cancelled, and others may want to join.
-            self._begin(self._inbox.take())
+        half_begun = next((generation for generation in self._running.values() if not generation.has_joined), None)
+
+        # After each of these look again: what is begun may have been cancelled, and others may want to join.
+        if half_begun is not None:
+            self._begin(half_begun)
+        elif not self._inbox.is_empty and len(self._running) < self._batch.capacity:
+            self._begin(self._taken(self._inbox.take()))
         elif self._running:
             self._step()
 
-    def _begin(self, request: Generate) -> None:
+    def _taken(self, request: Generate) -> Generation:
         generation = Generation(request, self._engine, self._batch, self._channel, self._settings)
         self._running[request.request_id] = generation
+        return generation
+
+    def _begin(self, generation: Generation) -> None:
+        number = generation.request.request_id
 
         try:
             generation.begin()
         except RequestFault as fault:
-            self._end(Rejected(request_id=request.request_id, code=fault.code, message=str(fault)))
+            self._end(Rejected(request_id=number, code=fault.code, message=str(fault), field=fault.field))
         except IpcError:
             raise
         except Exception as error:  # nothing that a request holds may end the worker
-            self._end(self._failed(request.request_id, error))
+            self._end(self._failed(number, error))
 
     def _step(self) -> None:
         try:

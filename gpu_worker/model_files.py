@@ -37,6 +37,7 @@ class ModelConfig:
         always set by us, and the engine holds a generator to the context length only. None when absent.
     eos_ids: empty when the file names none.
     batching: None for a graph that takes one sequence.
+    model_type: `model.type`; empty when absent. sees: it has a part for pictures.
     """
 
     context_length: int | None
@@ -46,6 +47,8 @@ class ModelConfig:
     bos_id: int | None
     pad_id: int | None
     batching: DynamicBatching | None = None
+    model_type: str = ""
+    sees: bool = False
 
 
 def read_model_config(model_dir: Path) -> ModelConfig:
@@ -72,6 +75,8 @@ def read_model_config(model_dir: Path) -> ModelConfig:
         bos_id=_token_id(model, "bos_token_id"),
         pad_id=_token_id(model, "pad_token_id"),
         batching=_batching(config),
+        model_type=str(model.get("type") or ""),
+        sees=bool(section(model, "vision").get("filename")),
     )
 
 

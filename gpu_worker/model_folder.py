@@ -8,6 +8,7 @@ from pathlib import Path
 from gpu_worker.json_files import bad_model, section
 from gpu_worker.markers import visible_markers
 from gpu_worker.model_files import CONFIG_NAME, ModelConfig, read_model_config
+from gpu_worker.picture_prompt import spare_tokens
 from gpu_worker.tokenizer_files import (
     TOKENIZER_CONFIG_NAME,
     TOKENIZER_NAME,
@@ -25,6 +26,7 @@ class ModelFolder:
     """vocabulary: None when the folder's tokenizer is of a kind that we cannot decode; the engine decodes then, helped by `shown`.
 
     eos_ids: never empty. shown: the text that added and silent tokens show, by id; empty for those that make no text.
+    spare_tokens: control tokens that may stand between two pieces of a prompt with pictures.
     """
 
     path: Path
@@ -35,6 +37,7 @@ class ModelFolder:
     added_ids: frozenset[int]
     shown: Mapping[int, str]
     vocabulary: Vocabulary | None
+    spare_tokens: tuple[AddedToken, ...]
 
 
 def read_model_folder(path: Path) -> ModelFolder:
@@ -58,6 +61,7 @@ def read_model_folder(path: Path) -> ModelFolder:
         added_ids=added_ids,
         shown=shown,
         vocabulary=_vocabulary(tokenizer, shown),
+        spare_tokens=spare_tokens(tokenizer.added_tokens, silent_ids) if config.sees else (),
     )
 
 

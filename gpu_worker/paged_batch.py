@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from gpu_worker.batch import Broke, Ended, Event, Fed, Made
+from gpu_worker.engine_port import ShownPictures
 from gpu_worker.errors import EngineFault, RequestFault
 from gpu_worker.fault_text import engine_fault
 from gpu_worker.genai_api import GenAi, NativeEngine, NativeEvent, NativeModel, NativeRequest, NativeTurnOptions
@@ -102,7 +103,15 @@ class PagedBatch:
         finally:
             self.leave(number)
 
-    def join(self, number: int, prompt_ids: Sequence[int], options: SearchOptions) -> int:
+    def join(
+        self,
+        number: int,
+        prompt_ids: Sequence[int],
+        options: SearchOptions,
+        pictures: ShownPictures | None = None,
+    ) -> int:
+        assert pictures is None, "a model of several sequences does not see"
+
         if self._pool.blocks_for(options.max_length) > self._pool.blocks:
             raise RequestFault(
                 RejectCode.CONTEXT_LENGTH_EXCEEDED,

@@ -56,6 +56,10 @@ class PromptEncoder:
 
         return self._with_one_bos(ids)
 
+    def with_one_frame(self, ids: list[int]) -> list[int]:
+        """Return the ids of a whole prompt that somebody else encoded, with BOS and EOS where `encode` has them."""
+        return self._with_one_bos(self._without_own_frame(ids))
+
     def _encode_piece(self, piece: str, previous: int | None) -> list[int]:
         if "\0" in piece:
             # The engine's tokenizer would end the text there without a word.
@@ -80,6 +84,9 @@ class PromptEncoder:
                 RejectCode.INVALID_REQUEST, "the model's tokenizer has no token for a part of the prompt"
             )
 
+        return self._without_own_frame(ids)
+
+    def _without_own_frame(self, ids: list[int]) -> list[int]:
         if self._adds_bos and ids and ids[0] == self._rules.bos_id:
             ids = ids[1:]
 

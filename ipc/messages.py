@@ -67,6 +67,8 @@ class Phase(StrEnum):
 
     IMPORT = "import"  # load the engine's libraries
     LOAD = "load"  # read the model
+    PICTURES = "pictures"  # decode a picture of the prompt
+    LOOK = "look"  # feed the part of the prompt that has the pictures in it
     PREFILL = "prefill"  # feed a slice of the prompt
     DECODE = "decode"  # make tokens that give no text yet; said about once a second while no Delta is
 
@@ -106,11 +108,14 @@ class Guidance(msgspec.Struct, frozen=True):
 class Image(msgspec.Struct, frozen=True, kw_only=True):
     """A picture of the prompt, in the file format in which the client sent it (PNG, JPEG, GIF or WebP): not decoded, not trusted.
 
-    field: the path in the client's request, for errors. is_low_detail: the client wants as few tokens spent on it as possible.
+    field: the path in the client's request, for errors.
+    marker: the text that stands for it in the prompt, whole in one piece. Several pictures may have the same one: they are in order.
+    is_low_detail: the client wants as few tokens spent on it as possible.
     """
 
     data: bytes
     field: str
+    marker: str
     is_low_detail: bool = False
 
 
@@ -247,11 +252,12 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag="rejected"):
-    """The request cannot be served by this model; nothing was generated."""
+    """The request cannot be served by this model; nothing was generated. field: of the client's request, when one is at fault."""
 
     request_id: int
     code: RejectCode
     message: str
+    field: str | None = None
 
 
 class Failed(msgspec.Struct, frozen=True, kw_only=True, tag="failed"):

@@ -10,6 +10,7 @@ SupervisorError
 ├── RequestFault         the request itself is at fault; the worker is fine
 │   ├── ContextLengthExceeded
 │   ├── InvalidForModel
+│   ├── ImageRefused         a picture cannot be decoded, or is past a bound
 │   └── PromptRefused        workers ended under this prompt
 ├── LoadLockError        the lock that servers share was not given (translated by the loader)
 │   ├── LoadLockBusy
@@ -82,6 +83,14 @@ class ContextLengthExceeded(RequestFault):
 
 class InvalidForModel(RequestFault):
     """The worker found the request unusable (an empty prompt after encoding, for example)."""
+
+
+class ImageRefused(RequestFault):
+    """A picture of the request is none, or too large, or the model cannot take it. field: where in the request; None: nobody can tell."""
+
+    def __init__(self, message: str, field: str | None) -> None:
+        super().__init__(message)
+        self.field = field
 
 
 class PromptRefused(RequestFault):

@@ -20,6 +20,7 @@ class CallKind(StrEnum):
 
     PREPARE = "prepare"  # start the interpreter; encode a prompt and take memory for it
     LOAD = "load"  # read the model
+    LOOK = "look"  # feed the part of a prompt that has pictures in it; one call, whatever its length
     SLICE = "slice"  # feed a part of the prompt; the last one also makes the first token
     TOKEN = "token"  # make the next token
 
@@ -45,8 +46,10 @@ def call_after(message: FromWorker, prefill_chunk: int) -> NativeCall | None:
     match message:
         case Delta() | Progress(phase=Phase.DECODE):
             return TOKEN
-        case Started():
+        case Started() | Progress(phase=Phase.PICTURES):
             return PREPARE
+        case Progress(phase=Phase.LOOK, total=total):
+            return NativeCall(CallKind.LOOK, max(total, 1))
         case Progress(phase=Phase.IMPORT | Phase.LOAD):
             return LOAD
         case Progress(phase=Phase.PREFILL, done=done, total=total):
@@ -75,7 +78,7 @@ class CallTimes:
                 self._slice_tokens = _average(self._slice_tokens, call.tokens)
             case CallKind.TOKEN:
                 self._token_s = _average(self._token_s, seconds)
-            case CallKind.PREPARE | CallKind.LOAD:
+            case CallKind.PREPARE | CallKind.LOAD | CallKind.LOOK:
                 pass
             case _:
                 assert_never(call.kind)
@@ -89,6 +92,9 @@ class CallTimes:
                 return self._bounds.load_budget_s
             case CallKind.SLICE:
                 return self._slice_budget_s(call.tokens)
+            case CallKind.LOOK:
+                # Its cost goes by the pixels, which nobody here knows, so what others took tells nothing.
+                return self._bounds.call_budget_s + self._bounds.unmeasured_token_s * call.tokens
             case CallKind.TOKEN:
                 # Before the first token was measured, a slice stands for it: it costs no less.
                 known_s = self._slice_s if self._token_s is None else self._token_s

@@ -14,6 +14,7 @@ from supervisor.errors import (
     ContextLengthExceeded,
     EngineFailed,
     EngineOutOfMemory,
+    ImageRefused,
     InvalidForModel,
     SupervisorError,
     WorkerDied,
@@ -113,6 +114,8 @@ class RequestStream:
                 self._mailbox.put(message)
             case Finished():
                 self._end(message)
+            case Rejected(code=RejectCode.IMAGE_REFUSED, message=text, field=field):
+                self._end(ImageRefused(text, field))
             case Rejected(code=code, message=text):
                 self._end(
                     ContextLengthExceeded(text) if code is RejectCode.CONTEXT_LENGTH_EXCEEDED else InvalidForModel(text)

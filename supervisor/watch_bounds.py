@@ -20,7 +20,8 @@ class WatchBounds:
     prepare_budget_s: from spawn to Hello, and from a request to its first slice (the prompt is encoded, memory is taken).
     call_budget_s: least budget of one native call (a slice, a token) that burns CPU and never comes back.
     budget_factor: a call may take so many times as long as calls of its kind took before.
-    unmeasured_token_s: for each token of a slice, added to call_budget_s as long as no slice was measured in this worker.
+    unmeasured_token_s: for each token of a slice, added to call_budget_s as long as no slice was measured in this worker, and always for
+        the part of a prompt that has pictures in it.
     load_budget_s: for a load that burns CPU but neither reads from a disk nor takes memory. Hours of reading are no hang.
     """
 

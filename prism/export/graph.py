@@ -22,7 +22,6 @@ Dimensions: TypeAlias = Sequence[int | str]
 CONTRIB = "com.microsoft"
 _OPSET = 21
 _IR_VERSION = 10
-_DATA_NAME = "model.onnx.data"
 # Tensors from this size on go into the data file, each at the start of a page so that the engine can map it.
 _PAGE = 4096
 
@@ -79,7 +78,7 @@ class GraphPart:
         return self.node("Cast", [value], name, attributes={"to": _element_type(dtype)})
 
     def small_constant(self, name: str, value: AnyArray) -> str:
-        """Add a constant that stays inside model.onnx. The same name again is the same constant."""
+        """Add a constant that stays inside the graph's own file. The same name again is the same constant."""
         self.constants[name] = numpy_helper.from_array(value, name)
 
         return name
@@ -98,12 +97,13 @@ class Stored:
 
 
 class Graph(GraphPart):
-    """A whole graph, written as `model.onnx` with `model.onnx.data`. Use as a context manager, and call `save` inside it."""
+    """A whole graph, written as `<name>.onnx` with `<name>.onnx.data`. Use as a context manager, and call `save` inside it."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, name: str = "model") -> None:
         super().__init__()
-        self._folder = folder
-        self._data = (folder / _DATA_NAME).open("xb")
+        self._path = folder / f"{name}.onnx"
+        self._data_path = folder / f"{name}.onnx.data"
+        self._data = self._data_path.open("xb")
 
     def __enter__(self) -> "Graph":
         return self
@@ -131,23 +131,23 @@ class Graph(GraphPart):
     def stored_constant(self, name: str, place: Stored, dtype: npt.DTypeLike, shape: Sequence[int]) -> str:
         """Add a constant whose bytes are already in the data file."""
         tensor = TensorProto(name=name, data_type=_element_type(dtype), dims=shape, raw_data=b"")
-        external_data_helper.set_external_data(tensor, _DATA_NAME, offset=place.offset, length=place.length)
+        external_data_helper.set_external_data(tensor, self._data_path.name, offset=place.offset, length=place.length)
         tensor.ClearField("raw_data")
         self.constants[name] = tensor
 
         return name
 
     def save(self) -> None:
-        """Write model.onnx; the data file is complete before."""
+        """Write the graph; the data file is complete before."""
         self._data.flush()
         opsets = [helper.make_opsetid("", _OPSET), helper.make_opsetid(CONTRIB, 1)]
         model = helper.make_model(
-            self.to_proto("model"), opset_imports=opsets, ir_version=_IR_VERSION, producer_name="prism"
+            self.to_proto(self._path.stem), opset_imports=opsets, ir_version=_IR_VERSION, producer_name="prism"
         )
-        (self._folder / "model.onnx").write_bytes(model.SerializeToString())
+        self._path.write_bytes(model.SerializeToString())
 
         if self._data.tell() == 0:
-            (self._folder / _DATA_NAME).unlink()
+            self._data_path.unlink()
 
 
 def _element_type(dtype: npt.DTypeLike) -> int:

@@ -19,6 +19,7 @@ _CODES: dict[type[supervision.SupervisorError], ErrorCode | None] = {
     supervision.ServerFailing: ErrorCode.SERVER_DRAINING,
     supervision.ContextLengthExceeded: ErrorCode.CONTEXT_LENGTH_EXCEEDED,
     supervision.InvalidForModel: None,
+    supervision.ImageRefused: None,
     supervision.PromptRefused: None,
     supervision.ModelLoadFailed: ErrorCode.MODEL_LOAD_FAILED,
     supervision.WorkerDied: ErrorCode.ENGINE_CRASHED,
@@ -51,7 +52,7 @@ def _of_supervisor(error: supervision.SupervisorError) -> ApiError:
     code = _CODES[type(error)]
 
     if code is None:
-        return invalid_request(str(error))
+        return invalid_request(str(error), error.field if isinstance(error, supervision.ImageRefused) else None)
 
     return refusal(
         code,

@@ -4,7 +4,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from gpu_worker.detokenizer import Detokenizer, TableDetokenizer
-from gpu_worker.engine_port import EngineFacts, TokenSequence
+from gpu_worker.engine_port import EngineFacts, Picture, ReadPrompt, TokenSequence
+from gpu_worker.genai_api import NativeInputs
 from gpu_worker.sampling import SearchOptions
 from gpu_worker.vocabulary import Vocabulary
 from ipc.errors import ChannelClosed
@@ -50,6 +51,9 @@ class ScriptedEngine:
     def encode(self, pieces: Sequence[str]) -> list[int]:
         return list("".join(pieces).encode())
 
+    def read(self, pieces: Sequence[str], pictures: Sequence[Picture]) -> ReadPrompt:
+        raise AssertionError("no script shows pictures")
+
     def detokenizer(self, prompt_ids: Sequence[int]) -> Detokenizer:
         return TableDetokenizer(BYTES, drops_leading_spaces=True)
 
@@ -63,6 +67,9 @@ class ScriptedSequence:
         self._engine = engine
         self._answer = iter(engine.answer)
         self.cached_tokens = engine.cached_tokens
+
+    def show(self, tensors: NativeInputs) -> None:
+        raise AssertionError("no script shows pictures")
 
     def feed(self, tokens: Sequence[int]) -> None:
         if self._engine.on_feed is not None:

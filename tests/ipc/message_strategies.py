@@ -47,7 +47,7 @@ SAMPLING = st.builds(
     seed=st.none() | COUNT,
 )
 GUIDANCE = st.builds(Guidance, kind=st.sampled_from(GuidanceKind), text=TEXT)
-IMAGE = st.builds(Image, data=st.binary(max_size=50), field=TEXT, is_low_detail=st.booleans())
+IMAGE = st.builds(Image, data=st.binary(max_size=50), field=TEXT, marker=TEXT, is_low_detail=st.booleans())
 REUSE = st.builds(PrefixReuse, scope=TEXT, conversation=st.none() | TEXT, ttl_s=st.none() | COUNT)
 EACH: dict[type[Message], st.SearchStrategy[Message]] = {
     Generate: st.builds(
@@ -84,7 +84,13 @@ EACH: dict[type[Message], st.SearchStrategy[Message]] = {
         ttft_sec=SEC,
         decode_tok_per_sec=SEC,
     ),
-    Rejected: st.builds(Rejected, request_id=COUNT, code=st.sampled_from(RejectCode), message=TEXT),
+    Rejected: st.builds(
+        Rejected,
+        request_id=COUNT,
+        code=st.sampled_from(RejectCode),
+        message=TEXT,
+        field=st.none() | TEXT,
+    ),
     Failed: st.builds(Failed, request_id=COUNT, code=st.sampled_from(FailCode), message=TEXT, is_fatal=st.booleans()),
 }
 TO_WORKER: st.SearchStrategy[ToWorker] = st.one_of(*(EACH[kind] for kind in get_args(ToWorker)))

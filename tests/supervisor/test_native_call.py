@@ -31,6 +31,9 @@ def _slice(done: int, total: int, chunk: int) -> NativeCall | None:
         (Progress(phase=Phase.IMPORT), LOAD),
         (Progress(phase=Phase.LOAD), LOAD),
         (Progress(phase=Phase.DECODE), TOKEN),
+        (Progress(phase=Phase.PICTURES, done=1, total=2), PREPARE),
+        (Progress(phase=Phase.LOOK, total=900), NativeCall(CallKind.LOOK, 900)),
+        (Progress(phase=Phase.LOOK), NativeCall(CallKind.LOOK, 1)),
         (Started(request_id=1, prompt_tokens=9, max_tokens=9), PREPARE),
         (Delta(request_id=1, text="x", completion_tokens=1), TOKEN),
         (Hello(secret=b"", generation=1, pid=1, version=""), None),
@@ -63,6 +66,15 @@ def test_a_measured_slice_may_take_twenty_times_as_long() -> None:
     assert times.budget_s(NativeCall(CallKind.SLICE, 128)) == 80
     assert times.budget_s(NativeCall(CallKind.SLICE, 1)) == 80
     assert times.budget_s(NativeCall(CallKind.SLICE, 1280)) == 800
+
+
+def test_pictures_have_time_by_their_tokens_whatever_was_measured() -> None:
+    times = CallTimes(WatchBounds())
+    times.note(NativeCall(CallKind.SLICE, 128), 0.05)
+    times.note(NativeCall(CallKind.LOOK, 10), 0.05)
+
+    assert times.budget_s(NativeCall(CallKind.LOOK, 1000)) == 30 + 2 * 1000
+    assert times.budget_s(NativeCall(CallKind.SLICE, 128)) == 30
 
 
 def test_fast_calls_still_have_the_least_budget() -> None:

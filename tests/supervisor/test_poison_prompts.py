@@ -118,7 +118,7 @@ def test_one_text_is_poison_only_with_the_picture_and_the_grammar_under_which_wo
 ) -> None:
     plain = GenerationTask(prompt=("hello",), max_tokens=1, sampling=Sampling())
     guided = structs.replace(plain, guidance=Guidance(GuidanceKind.REGEX, "a+"))
-    seeing = structs.replace(plain, images=(Image(data=b"\x89PNG", field="messages[0]"),))
+    seeing = structs.replace(plain, images=(Image(data=b"\x89PNG", field="messages[0]", marker="<image>"),))
 
     for _ in range(2):
         prompts.died_under("m", guided.identity())
