@@ -6,10 +6,12 @@ besides its pixels (text, colour profiles, places where it was taken) goes no fu
 """
 
 import io
+import signal
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from types import FrameType
 
 # The readers are imported by name: to find one by itself Pillow would import all that it has.
 from PIL import GifImagePlugin, JpegImagePlugin, PngImagePlugin, UnidentifiedImageError, WebPImagePlugin
@@ -17,6 +19,7 @@ from PIL import Image as Pillow
 
 from gpu_worker.errors import RequestFault
 from gpu_worker.fault_text import cause_of
+from gpu_worker.jpeg_scans import scans_of
 from ipc.messages import Image, RejectCode
 
 FORMATS = (
@@ -32,6 +35,11 @@ MAX_PIXELS = 40_000_000
 MAX_TOTAL_PIXELS = 160_000_000
 # Processors scale down further by their own rules; a few of them cannot take a strip.
 MAX_RATIO = 100
+# Of a JPEG; the most elaborate encoders write about twenty.
+MAX_SCANS = 40
+# Of processor time for one picture, as far as a reader is Python: the largest honest one takes two. Some files keep a reader busy with a
+# million notes before it comes to the first pixel.
+MAX_SECONDS = 10.0
 LONGER_SIDE = 1536
 LONGER_SIDE_OF_LOW_DETAIL = 512
 
@@ -61,7 +69,7 @@ class Size:
 
 def measured(image: Image) -> Size:
     """Return how large a picture says it is, without reading its pixels. Raises RequestFault for one past a bound, or for no picture."""
-    with _refusing(image), _opened(image) as picture:
+    with _refusing(image), _in_time(), _opened(image) as picture:
         return Size(picture.width, picture.height)
 
 
@@ -82,7 +90,7 @@ def as_png(image: Image, canvas: Size | None = None) -> bytes:
     canvas: the size that the file must have; the picture stands in its upper left corner.
     Raises RequestFault for what is no whole picture.
     """
-    with _refusing(image), _opened(image) as picture:
+    with _refusing(image), _in_time(), _opened(image) as picture:
         size = fitted(Size(picture.width, picture.height), is_low_detail=image.is_low_detail)
         # A JPEG can be read at a fraction of its size, at a fraction of the time and memory.
         picture.draft(None, (size.width, size.height))
@@ -96,6 +104,8 @@ def _refusing(image: Image) -> Iterator[None]:
         yield
     except RequestFault:
         raise
+    except _TooSlow as error:
+        raise _refused(image, f"takes more than {MAX_SECONDS:.0f} seconds to decode") from error
     except UnidentifiedImageError as error:
         raise _refused(image, "is no picture, or a damaged one") from error
     except (Pillow.DecompressionBombError, Pillow.DecompressionBombWarning) as error:
@@ -106,8 +116,33 @@ def _refusing(image: Image) -> Iterator[None]:
         raise _refused(image, f"cannot be decoded: {cause_of(error)}") from error
 
 
+class _TooSlow(Exception):
+    """The processor time for a picture is used up."""
+
+
+@contextmanager
+def _in_time() -> Iterator[None]:
+    """Raise _TooSlow in the block when it has had its time. Only in the main thread, which a worker's only one is."""
+
+    def stop(_number: int, _frame: FrameType | None) -> None:
+        raise _TooSlow
+
+    before = signal.signal(signal.SIGVTALRM, stop)
+    # And again each second, for a reader that takes the exception for a fault of the file.
+    signal.setitimer(signal.ITIMER_VIRTUAL, MAX_SECONDS, 1.0)
+
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
 @contextmanager
 def _opened(image: Image) -> Iterator[Pillow.Image]:
+    if image.data.startswith(b"\xff\xd8") and scans_of(image.data, MAX_SCANS) > MAX_SCANS:
+        raise _refused(image, f"has more than {MAX_SCANS} scans")
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         warnings.simplefilter("error", Pillow.DecompressionBombWarning)

@@ -6,6 +6,8 @@ Made by `prism.model_folder`, listed by `prism.catalog`, shown by HTTP and the c
 from dataclasses import dataclass
 from pathlib import Path
 
+from prism.image_families import ImageFamily
+
 EXPORTED_FOR_CPU = "CPU"
 EXPORTED_FOR_CUDA = "CUDA (GPU)"
 OWNED_BY = "ONNX Runtime GenAI"
@@ -21,6 +23,7 @@ class ModelEntry:
     exported_for: what the files were built for. It says nothing about where the model will run.
     model_type: `model.type` of the config; None when the config does not say.
     context_length: tokens in the window; None when the config does not say.
+    images: how its prompts show pictures; None for a model that takes none.
     created: modification time of the config, Unix seconds; the same on every call until the model is replaced.
     """
 
@@ -31,4 +34,5 @@ class ModelEntry:
     model_type: str | None
     context_length: int | None
     created: int
+    images: ImageFamily | None = None
     owned_by: str = OWNED_BY

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from stat import S_ISREG
 
+from prism.image_families import ImageFamily, image_family
 from prism.model_entry import EXPORTED_FOR_CPU, EXPORTED_FOR_CUDA, ModelEntry
 from prism.onnx_references import external_data_files
 
@@ -73,7 +74,15 @@ def read_model_folder(folder: Path, model_id: str, files: FolderFiles) -> ModelE
         model_type=model_type if isinstance(model_type, str) and model_type else None,
         context_length=_positive_int(model.get("context_length")),
         created=int(files[CONFIG_NAME].st_mtime),
+        images=_images(model),
     )
+
+
+def _images(model: Mapping[str, object]) -> ImageFamily | None:
+    """A type may exist with and without eyes, so its graph must be there as well."""
+    model_type = model.get("type")
+    sees = any(_filename_of(_mapping(model.get("vision"))))
+    return image_family(model_type) if sees and isinstance(model_type, str) else None
 
 
 def _read_config(folder: Path, files: FolderFiles) -> Mapping[str, object]:

@@ -31,7 +31,7 @@ HOMES = {
     "numpy": ("prism/export/*.py", "gpu_worker/*.py"),
     "onnx": ("prism/export/*.py",),
     "onnxruntime_genai": ("gpu_worker/engine.py",),
-    "PIL": ("prism/images*.py", "gpu_worker/*.py"),
+    "PIL": ("gpu_worker/picture_files.py",),
     "prometheus_client": ("prism/http/*.py",),
     "psutil": ("supervisor/*.py",),
     "pynvml": ("supervisor/*.py",),
@@ -44,6 +44,7 @@ ONE_FILE_IN = {
     "jinja2": "prism",
     "numpy": "gpu_worker",
     "onnxruntime_genai": "gpu_worker",
+    "PIL": "gpu_worker",
     "pynvml": "supervisor",
 }
 

@@ -47,6 +47,9 @@ def check_images(parts: Sequence[ImagePart]) -> list[CheckedImage]:
 
 
 def _checked(part: ImagePart) -> CheckedImage:
+    if part.role != "user":
+        raise _refused(part, f"stands in a message of the role {part.role!r}: images are taken from users only")
+
     encoded = _encoded(part)
 
     try:

@@ -1,4 +1,4 @@
-"""Messages as clients write them -> messages as chat templates and Ollama take them: plain dicts, content always one text.
+"""Messages as clients write them -> messages as chat templates and Ollama take them: plain dicts, each content one text.
 
 Called by the chat handler after the request is checked. Pure; the request is not changed. Decoding the arguments of earlier calls is
 bounded by `MAX_ARGUMENTS_CHARS` over the whole request.
@@ -6,36 +6,49 @@ bounded by `MAX_ARGUMENTS_CHARS` over the whole request.
 
 import msgspec
 
-from prism.api.chat_messages import ChatMessage, ContentPart, ImageUrl, ToolCall
+from prism.api.chat_messages import ChatMessage, ContentPart, ImageUrl, Role, ToolCall
 from prism.api.chat_request import ChatRequest
 from prism.api.free_json import is_shallow
 from prism.api.limits import MAX_ARGUMENTS_CHARS
 
 
 class ImagePart(msgspec.Struct, frozen=True):
-    """An image of the request. field: its path, for errors."""
+    """An image of the request. field: its path, for errors. role: of its message."""
 
     message_index: int
     part_index: int
     field: str
     image: ImageUrl
+    role: Role = "user"
 
 
-def normalise_messages(request: ChatRequest) -> tuple[list[dict[str, object]], int]:
-    """Return the messages for a text-only model, and how many content parts were dropped because they are not text.
+def normalise_messages(request: ChatRequest, *, keeps_images: bool = False) -> tuple[list[dict[str, object]], int]:
+    """Return the messages for a model, and how many content parts were dropped because it has no use for them.
 
     Keys: role, content, and where they were given name, tool_call_id (tool), tool_calls and reasoning_content (assistant).
+    keeps_images: for a model that can see; a content with images is then a list of {"type": "text", "text": ...} and {"type": "image"}.
     """
     budget = _ArgumentBudget(MAX_ARGUMENTS_CHARS)
-    dropped = sum(_count_dropped(message) for message in request.messages)
+    messages: list[dict[str, object]] = []
+    dropped = 0
 
-    return [_as_dict(message, budget) for message in request.messages], dropped
+    for message in request.messages:
+        plain = _as_dict(message, budget)
+        dropped += _count_dropped(message)
+
+        if keeps_images and (images := _count_images(message)):
+            plain["content"] = _parts_of(message)
+            dropped -= images
+
+        messages.append(plain)
+
+    return messages, dropped
 
 
 def image_parts(request: ChatRequest) -> list[ImagePart]:
     """Return the images of the request in reading order, unchecked, for a model that can see."""
     return [
-        ImagePart(number, position, f"messages[{number}].content[{position}].image_url", part.image_url)
+        ImagePart(number, position, f"messages[{number}].content[{position}].image_url", part.image_url, message.role)
         for number, message in enumerate(request.messages)
         if isinstance(message.content, list)
         for position, part in enumerate(message.content)
@@ -93,6 +106,32 @@ def _part_text(part: str | ContentPart) -> str | None:
         return part
 
     return part.text if part.type == "text" else None
+
+
+def _parts_of(message: ChatMessage) -> list[dict[str, object]]:
+    """Texts that follow each other are joined as they are without images."""
+    parts: list[dict[str, object]] = []
+
+    for part in message.content or ():
+        text = _part_text(part)
+
+        if text is None:
+            if _is_image(part):
+                parts.append({"type": "image"})
+        elif parts and parts[-1]["type"] == "text":
+            parts[-1]["text"] = f"{parts[-1]['text']}\n{text}"
+        else:
+            parts.append({"type": "text", "text": text})
+
+    return parts
+
+
+def _count_images(message: ChatMessage) -> int:
+    return sum(map(_is_image, message.content)) if isinstance(message.content, list) else 0
+
+
+def _is_image(part: str | ContentPart) -> bool:
+    return isinstance(part, ContentPart) and part.type == "image_url" and part.image_url is not None
 
 
 def _count_dropped(message: ChatMessage) -> int:

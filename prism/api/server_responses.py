@@ -13,7 +13,10 @@ ServerState: TypeAlias = Literal["idle", "loading", "ready", "busy", "draining",
 
 
 class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
-    """owned_by: the engine. size_mb: one decimal. device: where the model will run. exported_for: ONNX models only."""
+    """owned_by: the engine. size_mb: one decimal. device: where the model will run. exported_for: ONNX models only.
+
+    input_modalities: what it takes.
+    """
 
     id: str
     object: Literal["model"] = "model"
@@ -22,6 +25,7 @@ class ModelCard(msgspec.Struct, frozen=True, kw_only=True):
     size_mb: float
     device: str
     exported_for: DeviceLabel | UnsetType = UNSET
+    input_modalities: list[Literal["text", "image"]] | UnsetType = UNSET
 
 
 class ModelList(msgspec.Struct, frozen=True, kw_only=True):

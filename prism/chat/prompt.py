@@ -4,9 +4,10 @@ Called by the chat handler in a thread of its own. Loading a template blocks for
 files changed; rendering blocks for some hundred microseconds, and for about a second at the very most (`template_budget.py`).
 """
 
+import contextlib
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 from functools import lru_cache
 from pathlib import Path
@@ -18,11 +19,13 @@ from prism.chat.builtin_templates import (
     family_of_template,
     render_builtin,
 )
-from prism.chat.control_tokens import NoMarkLeft, TokenSet, mark_for, pieces_of, texts_in, with_marks
+from prism.chat.control_tokens import NoMarkLeft, pieces_of, texts_in
+from prism.chat.prompt_images import image_count, images_as_text, kept_apart, shows_images
+from prism.chat.prompt_marking import Marked, Marking
 from prism.chat.prompt_messages import Message, fitted_messages
 from prism.chat.prompt_reasoning import NO_EFFORT, effort_variables, end_of_thinking, opened_by_template
 from prism.chat.prompt_rendering import render_repairing
-from prism.chat.reasoning_tags import DEFAULT_PAIRS, TagPair
+from prism.chat.reasoning_tags import TagPair
 from prism.chat.template import CompiledTemplate
 from prism.chat.template_budget import RenderBudget
 from prism.chat.template_errors import TemplateFailed, TemplateInvalid, TemplateRenderFailed
@@ -36,19 +39,8 @@ from prism.chat.template_files import (
 )
 from prism.chat.tool_family import ToolFamily
 from prism.chat.tool_support import ToolSlot, missing_tools, tool_family, tool_slot, with_message_tools
+from prism.image_families import ImageFamily
 
-# What an assistant turn may hold as tokens: templates look for these in the history, and the model wrote them itself.
-_CALL_MARKS = frozenset(
-    {"<tool_call>", "</tool_call>", "<|tool_call|>", "<|/tool_call|>", "[TOOL_CALLS]", "[ARGS]", "<|python_tag|>"}
-    | {
-        "<｜tool▁calls▁begin｜>",
-        "<｜tool▁call▁begin｜>",
-        "<｜tool▁sep｜>",
-        "<｜tool▁call▁end｜>",
-        "<｜tool▁calls▁end｜>",
-    }
-)
-_UNMARKED_KEYS = frozenset({"role", "type"})
 # Families whose models were trained with the BOS token before everything.
 _BOS_FAMILIES = frozenset(
     {
@@ -75,7 +67,8 @@ class TemplateMode(StrEnum):
 class PromptRequest:
     """A chat to be answered.
 
-    messages: as the client sent them, contents flattened to texts, arguments of calls decoded.
+    messages: as the client sent them, contents flattened to texts (or lists with pictures, see `prompt_images.py`), arguments of
+        calls decoded.
     tools: the offered tools in OpenAI's form; None or empty when there are none.
     reasoning_effort: None when the client did not say.
     allow_special_tokens: texts of control tokens in the messages become control tokens.
@@ -109,7 +102,9 @@ class Prompt:
 class ChatTemplate:
     """The way of one model folder from messages to prompts. Has no state but what it was made of."""
 
-    def __init__(self, model_name: str, files: TemplateFiles, mode: TemplateMode) -> None:
+    def __init__(
+        self, model_name: str, files: TemplateFiles, mode: TemplateMode, images: ImageFamily | None = None
+    ) -> None:
         sources = {} if mode is TemplateMode.BUILTIN else files.templates
         self._model_name = model_name
         self._files = files
@@ -120,17 +115,18 @@ class ChatTemplate:
         self._tool_family = tool_family(facts, files.special_tokens)
         source = files.templates.get(DEFAULT_TEMPLATE)
         self._builtin = (family_of_template(source) if source else None) or family_of_name(model_name)
+        self._images = images
         tokens = files.special_tokens or control_tokens_of(self._builtin)
-        self._tokens = TokenSet(tokens)
-        self._assistant_tokens = TokenSet(tokens - _CALL_MARKS - _thinking_tokens(tokens))
+        tokens |= images.beginnings if images is not None else frozenset()
+        self._marking = Marking(tokens, files.templates.values())
 
         if mode is TemplateMode.JINJA and self._default is None:
             logger.warning("[%s] no usable chat template: the built-in format %s is used", model_name, self._builtin)
 
     @staticmethod
-    def load(folder: Path, model_name: str, mode: TemplateMode) -> "ChatTemplate":
-        """Return the folder's template; the same object until a file changes."""
-        return _loaded(folder, model_name, mode, stamps_of(folder))
+    def load(folder: Path, model_name: str, mode: TemplateMode, images: ImageFamily | None = None) -> "ChatTemplate":
+        """Return the folder's template; the same object until a file changes. images: how its prompts show pictures, if they do."""
+        return _loaded(folder, model_name, mode, images, stamps_of(folder))
 
     @property
     def supports_tools(self) -> bool:
@@ -144,19 +140,62 @@ class ChatTemplate:
     def render(self, request: PromptRequest) -> Prompt:
         """Return the prompt.
 
-        Raises TemplateRenderFailed when tools were sent and cannot be told to the model, or when the texts use up every private
-        character, so that control tokens in them cannot be kept apart.
+        Raises TemplateRenderFailed when tools or pictures were sent and cannot be told to the model, or when the texts use up every
+        private character, so that control tokens in them cannot be kept apart.
         """
         if request.tools and not self.supports_tools:
             raise TemplateRenderFailed(self._model_name, "it takes no tools")
 
         compiled = self._for_tools if request.tools else self._default
         texts = list(texts_in([request.messages, request.tools or []]))
-        messages, tools, mark = self._marked(request, texts)
+        marked = self._marked(request, texts)
+        messages, tools, mark = marked.messages, marked.tools, marked.mark
+        budget = RenderBudget(input_chars=sum(map(len, texts)))
 
+        if count := image_count(messages):
+            return self._render_seeing(compiled, request, messages, tools, mark, budget, count)
+
+        return self._render_or_build(compiled, request, messages, tools, mark, budget)
+
+    def _render_seeing(
+        self,
+        compiled: CompiledTemplate | None,
+        request: PromptRequest,
+        messages: list[Message],
+        tools: list[Mapping[str, object]],
+        mark: str | None,
+        budget: RenderBudget,
+        count: int,
+    ) -> Prompt:
+        """Render with lists of parts, and with markers in texts where the template loses pictures that way."""
+        family = self._images
+        assert family is not None, "pictures are only asked for where the family is known"
+        markers = family.markers(count)
+
+        if compiled is not None and family.takes_parts:
+            with contextlib.suppress(TemplateFailed):
+                prompt = self._render_with(compiled, request, messages, tools, mark, budget)
+
+                if shows_images(prompt.pieces, markers):
+                    return replace(prompt, pieces=kept_apart(prompt.pieces, family))
+
+        prompt = self._render_or_build(compiled, request, images_as_text(messages, family), tools, mark, budget)
+
+        if not shows_images(prompt.pieces, markers):
+            raise TemplateRenderFailed(self._model_name, "it does not show the model where the images are")
+
+        return replace(prompt, pieces=kept_apart(prompt.pieces, family))
+
+    def _render_or_build(
+        self,
+        compiled: CompiledTemplate | None,
+        request: PromptRequest,
+        messages: list[Message],
+        tools: list[Mapping[str, object]],
+        mark: str | None,
+        budget: RenderBudget,
+    ) -> Prompt:
         if compiled is not None:
-            budget = RenderBudget(input_chars=sum(map(len, texts)))
-
             try:
                 return self._render_with(compiled, request, messages, tools, mark, budget)
             except TemplateFailed as error:
@@ -209,40 +248,16 @@ class ChatTemplate:
         if missing:
             raise TemplateRenderFailed(self._model_name, f"the prompt does not name the tools {', '.join(missing)}")
 
-    def _marked(
-        self, request: PromptRequest, texts: Sequence[str]
-    ) -> tuple[list[Message], list[Mapping[str, object]], str | None]:
-        """The messages and the tools with marks in them, and the mark; None when nothing had to be marked."""
-        messages, tools = list(request.messages), list(request.tools or [])
-
-        if request.allow_special_tokens or not any(self._tokens.cuts(text) for text in texts):
-            return messages, tools, None
+    def _marked(self, request: PromptRequest, texts: Sequence[str]) -> Marked:
+        if request.allow_special_tokens:
+            return Marked(list(request.messages), list(request.tools or []), None)
 
         try:
-            mark = mark_for([*texts, *self._files.templates.values()])
+            return self._marking.marked(request.messages, request.tools or [], texts)
         except NoMarkLeft:
             raise TemplateRenderFailed(
                 self._model_name, "the texts leave no character to keep control tokens apart"
             ) from None
-
-        return (
-            [self._marked_message(message, mark) for message in messages],
-            [self._marked_tool(tool, mark) for tool in tools],
-            mark,
-        )
-
-    def _marked_tool(self, tool: Mapping[str, object], mark: str) -> Mapping[str, object]:
-        return {key: _mark_value(key, value, self._tokens, mark) for key, value in tool.items()}
-
-    def _marked_message(self, message: Message, mark: str) -> Message:
-        is_assistant = message.get("role") == "assistant"
-
-        return {
-            key: _mark_value(
-                key, value, self._assistant_tokens if is_assistant and key != "tool_calls" else self._tokens, mark
-            )
-            for key, value in message.items()
-        }
 
     def _bos_of_builtin(self) -> str:
         """The worker looks at the ids and never doubles it."""
@@ -250,8 +265,10 @@ class ChatTemplate:
 
 
 @lru_cache(maxsize=32)
-def _loaded(folder: Path, model_name: str, mode: TemplateMode, stamps: tuple[FileStamp, ...]) -> ChatTemplate:
-    return ChatTemplate(model_name, read_template_files(folder), mode)
+def _loaded(
+    folder: Path, model_name: str, mode: TemplateMode, images: ImageFamily | None, stamps: tuple[FileStamp, ...]
+) -> ChatTemplate:
+    return ChatTemplate(model_name, read_template_files(folder), mode, images)
 
 
 def _compiled(model_name: str, source: str | None) -> CompiledTemplate | None:
@@ -263,14 +280,6 @@ def _compiled(model_name: str, source: str | None) -> CompiledTemplate | None:
     except TemplateInvalid as error:
         logger.warning("[%s] chat template left out: %s", model_name, error)
         return None
-
-
-def _thinking_tokens(tokens: frozenset[str]) -> frozenset[str]:
-    return frozenset(tag for pair in DEFAULT_PAIRS if pair.opening in tokens for tag in (pair.opening, pair.closing))
-
-
-def _mark_value(key: str, value: object, tokens: TokenSet, mark: str) -> object:
-    return value if key in _UNMARKED_KEYS else with_marks(value, tokens, mark)
 
 
 def _pieces(prompt: str, mark: str | None) -> tuple[str, ...]:

@@ -235,7 +235,22 @@ def _results_after(messages: Sequence[Message], place: int) -> list[int]:
     return results
 
 
-def _joined(messages: Sequence[Message]) -> str:
-    return "\n\n".join(
-        [content for message in messages if isinstance(content := message.get("content"), str) and content]
-    )
+def _joined(messages: Sequence[Message]) -> object:
+    """One content out of several: a text, or a list of parts when one of them is (it has pictures)."""
+    contents = [
+        content for message in messages if (content := message.get("content")) and isinstance(content, str | list)
+    ]
+    texts = [content for content in contents if isinstance(content, str)]
+
+    if len(texts) == len(contents):
+        return "\n\n".join(texts)
+
+    parts: list[object] = []
+
+    for content in contents:
+        if parts:
+            parts.append({"type": "text", "text": "\n\n"})
+
+        parts += [{"type": "text", "text": content}] if isinstance(content, str) else content
+
+    return parts

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import web
 
-from ipc.messages import GenerationTask
+from ipc.messages import GenerationTask, Image
 from prism.api.chat_request import (
     ChatRequest,
     check_chat_numbers,
@@ -22,7 +22,8 @@ from prism.api.chat_request import (
 )
 from prism.api.generation_fields import wants_stream, wants_usage_chunk
 from prism.api.generation_numbers import max_new_tokens, sampling_of, stop_strings
-from prism.api.normalise import normalise_messages
+from prism.api.image_url import check_images
+from prism.api.normalise import image_parts, normalise_messages
 from prism.api.refusals import tools_not_supported, unsupported_parameter
 from prism.api.responses import AnsweredFunction, AnsweredToolCall, AnswerMessage, ChatChoice, ChatCompletion
 from prism.chat.answer import AnswerPipeline, FinishedAnswer, ToolReading
@@ -80,7 +81,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
 
 def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _Prepared:
     """Run in a thread of its own: a hostile request or template may keep it busy for a second."""
-    template = ChatTemplate.load(entry.path, entry.id, TemplateMode(settings.template_mode))
+    template = ChatTemplate.load(entry.path, entry.id, TemplateMode(settings.template_mode), entry.images)
     tools = offered_tool_dicts(chat)
 
     if tools and not template.supports_tools:
@@ -88,10 +89,11 @@ def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _
 
     check_chat_numbers(chat, is_onnx=True)
     _check_response_format(chat)
-    messages, dropped_parts = normalise_messages(chat)
+    messages, dropped_parts = normalise_messages(chat, keeps_images=entry.images is not None)
+    images = _images(chat, entry)
 
     if dropped_parts:
-        logger.info("[%s] dropped %d content parts that are not text", entry.id, dropped_parts)
+        logger.info("[%s] dropped %d content parts that the model has no use for", entry.id, dropped_parts)
 
     prompt_request = PromptRequest(
         messages=messages,
@@ -106,8 +108,23 @@ def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _
         prompt=prompt,
         tags=pairs_for_template(template.source),
         tools=tools,
-        task=GenerationTask(prompt=prompt.pieces, max_tokens=max_new_tokens(chat), sampling=sampling_of(chat)),
+        task=GenerationTask(
+            prompt=prompt.pieces, max_tokens=max_new_tokens(chat), sampling=sampling_of(chat), images=images
+        ),
         headers={DROPPED_PARTS_HEADER: str(dropped_parts)} if dropped_parts else {},
+    )
+
+
+def _images(chat: ChatRequest, entry: ModelEntry) -> tuple[Image, ...]:
+    """The pictures of the request, for a model that can see; for others they are dropped parts."""
+    if entry.images is None:
+        return ()
+
+    checked = check_images(image_parts(chat))
+    markers = entry.images.markers(len(checked))
+    return tuple(
+        Image(data=image.data, field=image.field, marker=marker, is_low_detail=image.is_low_detail)
+        for image, marker in zip(checked, markers, strict=True)
     )
 
 

@@ -20,11 +20,15 @@ from supervisor.request_stream import Answer, RequestStream
 
 # Of most languages and tokenizers; fewer characters only cost a bound that is too high.
 _CHARACTERS_PER_TOKEN = 3
+# From 256 for some families whatever the picture, up to 3,000 for the largest that is shown to others.
+_TOKENS_OF_IMAGE = 1_500
+_TOKENS_OF_LOW_DETAIL = 400
 
 
 def likely_tokens(task: GenerationTask) -> int:
     """Return about how many tokens a request takes, prompt and answer, for the memory that its model needs."""
-    return sum(map(len, task.prompt)) // _CHARACTERS_PER_TOKEN + task.max_tokens
+    images = sum(_TOKENS_OF_LOW_DETAIL if image.is_low_detail else _TOKENS_OF_IMAGE for image in task.images)
+    return sum(map(len, task.prompt)) // _CHARACTERS_PER_TOKEN + images + task.max_tokens
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ def _card(entry: ModelEntry, device: str) -> ModelCard:
         owned_by=entry.owned_by,
         size_mb=entry.size_mb,
         device=device,
+        input_modalities=["text"] if entry.images is None else ["text", "image"],
         exported_for="CPU" if entry.exported_for == EXPORTED_FOR_CPU else "CUDA (GPU)",
     )
 

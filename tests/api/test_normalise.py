@@ -198,3 +198,21 @@ def test_images_are_listed_with_their_path() -> None:
         ("messages[1].content[1].image_url", 1, 1, "data:image/png;base64,AA", "low"),
         ("messages[1].content[2].image_url", 1, 2, "https://x.example/y.png", None),
     ]
+
+
+def test_a_model_that_sees_gets_parts_where_images_are() -> None:
+    body = {
+        "model": "m",
+        "messages": [
+            {"role": "user", "content": "plain"},
+            {"role": "user", "content": [text("one"), "two", image("data:x"), {"type": "file"}, text("three")]},
+            {"role": "user", "content": [text("four"), text("five"), {"type": "input_audio"}]},
+        ],
+    }
+    messages, dropped = normalise_messages(decode_chat_request(json.dumps(body).encode()), keeps_images=True)
+    assert [message["content"] for message in messages] == [
+        "plain",
+        [{"type": "text", "text": "one\ntwo"}, {"type": "image"}, {"type": "text", "text": "three"}],
+        "four\nfive",
+    ]
+    assert dropped == 2

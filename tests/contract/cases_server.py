@@ -38,8 +38,18 @@ def check_models(client: Client) -> None:
     assert {"stand-in", "plain", "twin-one"} <= {model["id"] for model in listed["data"]}
 
     for model in listed["data"]:
-        assert set(model) == {"id", "object", "created", "owned_by", "size_mb", "device", "exported_for"}
+        assert set(model) == {
+            "id",
+            "object",
+            "created",
+            "owned_by",
+            "size_mb",
+            "device",
+            "exported_for",
+            "input_modalities",
+        }
         assert (model["object"], model["owned_by"], model["device"]) == ("model", "ONNX Runtime GenAI", "CPU")
+        assert model["input_modalities"] == ["text"]
         assert model["exported_for"] in ("CPU", "CUDA (GPU)")
         assert isinstance(model["size_mb"], float)
 
