@@ -12,7 +12,14 @@ ROWS: tuple[Row, ...] = (
         ("contract.response_format", "never ignored: text, or refused where the engine cannot; bad shapes are a 400"),
         later("1. Where they differ", "contract.json", "content that parses and fits the schema", CONSTRAINED),
         later("1. Where they differ", "contract.must-call", "required and named calls are certain", CONSTRAINED),
-        later("1. Where they differ", "contract.images", "models that can see take pictures", "pictures are not built"),
+        (
+            "contract.images",
+            "models that can see take pictures as data URLs; links are never fetched; what cannot be decoded is a 400 that names it",
+            "whole/test_images.py::test_pictures_are_seen_in_order "
+            "whole/test_images.py::test_every_hostile_file_is_a_400_that_names_it "
+            "whole/test_images.py::test_urls_that_are_no_pictures_are_a_400 "
+            "whole/test_images.py::test_a_model_without_sight_drops_pictures_and_says_so",
+        ),
         ("strict.roles", "five roles, developer as system where the template knows none; others are a 400"),
         (
             "contract.reasoning",

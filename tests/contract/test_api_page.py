@@ -44,6 +44,7 @@ BOUNDS = (
     limits.MAX_JSON_TEXTS,
     limits.MAX_MESSAGES,
     limits.MAX_CONTENT_PARTS,
+    limits.MAX_IMAGES,
     limits.MAX_TOOL_CALLS,
     limits.MAX_TOOLS,
     limits.MAX_SCHEMA_BYTES,

@@ -5,13 +5,25 @@ import re
 import resource
 import signal
 import time
+from pathlib import Path
 
 import pytest
 from PIL import Image as Pillow
 
 from gpu_worker.errors import RequestFault
 from gpu_worker.jpeg_scans import scans_of
-from gpu_worker.picture_files import LONGER_SIDE, LONGER_SIDE_OF_LOW_DETAIL, Size, as_png, fitted
+from gpu_worker.picture_files import (
+    LONGER_SIDE,
+    LONGER_SIDE_OF_LOW_DETAIL,
+    MAX_PIXELS,
+    MAX_RATIO,
+    MAX_SCANS,
+    MAX_SECONDS,
+    MAX_TOTAL_PIXELS,
+    Size,
+    as_png,
+    fitted,
+)
 from gpu_worker.picture_intake import PictureIntake
 from ipc.messages import Image, RejectCode
 from tests.gpu_worker.seeing import image
@@ -142,6 +154,16 @@ def test_what_is_in_a_file_besides_its_pixels_does_not_come_out() -> None:
     exif[0x010E] = "a secret description"
     file = as_png(image(saved(plain(), "JPEG", exif=exif, comment=b"a secret comment", icc_profile=b"secret" * 20)))
     assert b"secret" not in file
+
+
+def test_the_bounds_are_those_of_the_page() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "api.md").read_text()
+    assert f"| pixels of an image | {MAX_PIXELS // 10**6} million |" in page
+    assert f"| pixels of all images together | {MAX_TOTAL_PIXELS // 10**6} million |" in page
+    assert f"| an image's longer side | {MAX_RATIO} times the shorter one |" in page
+    assert f"| scans of a progressive JPEG | {MAX_SCANS} |" in page
+    assert f"| time to decode an image | {MAX_SECONDS:.0f} s of one processor |" in page
+    assert f"{LONGER_SIDE:,} pixels long ({LONGER_SIDE_OF_LOW_DETAIL} with `low`)" in page
 
 
 def test_all_pictures_of_a_request_have_a_common_bound() -> None:
