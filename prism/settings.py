@@ -67,6 +67,7 @@ class ServeSettings:
     prefill_chunk: most tokens that the engine takes in one call; 0 means the whole prompt.
     parallel: most requests at the same time, for a model that was made for several.
     threads: of the engine's CPU work; None leaves the choice to the engine.
+    event_log: where a line is added for each thing that happens to a turn, a worker or a request; None for nowhere.
     allows_special_tokens: text of control tokens in a client's message acts as the token instead of staying text.
     """
 
@@ -96,6 +97,7 @@ class ServeSettings:
     has_load_lock: bool = True
     load_timeout_s: float = 120.0
     log_level: LogLevel = LogLevel.INFO
+    event_log: Path | None = None
 
 
 def load_serve_settings(
@@ -181,6 +183,7 @@ def _with_engine_settings(base: ServeSettings, source: SettingSource, flags: Ser
         has_resource_check=value("PRISM_RESOURCE_CHECK", read.switch, base.has_resource_check),
         has_load_lock=value("PRISM_LOAD_LOCK", read.switch, base.has_load_lock),
         load_timeout_s=value("PRISM_LOAD_TIMEOUT", _seconds, base.load_timeout_s),
+        event_log=_event_log(source),
     )
 
 
@@ -214,6 +217,21 @@ def _runtime_dir(source: SettingSource) -> Path | None:
             return Path(folder)
 
     return None
+
+
+def _event_log(source: SettingSource) -> Path | None:
+    text, label = source.variable("PRISM_EVENT_LOG")
+
+    if not text:
+        return None
+
+    path = _absolute(text, source.home() or Path("/"))
+
+    if os.path.isdir(path) or not os.path.isdir(path.parent):
+        source.complain(label, f"must be a file in a folder that is there: {path}")
+        return None
+
+    return path
 
 
 def _notify_socket(source: SettingSource) -> str | None:

@@ -8,6 +8,7 @@ from supervisor.admission import Admission
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
 from supervisor.errors import ModelLoadFailed, PromptRefused, WorkerUnresponsive
+from supervisor.event_log import EventLog
 from supervisor.folder_mark import folder_mark
 from supervisor.load_permit import LoadPermit, take_lock
 from supervisor.memory_gauge import MemoryGauge
@@ -30,8 +31,11 @@ class Loader:
     generation: number of the newest worker, 0 before the first. restarts: workers that ended although nobody wanted that.
     """
 
-    def __init__(self, settings: SupervisorSettings, background: Background, gauge: MemoryGauge) -> None:
+    def __init__(
+        self, settings: SupervisorSettings, background: Background, gauge: MemoryGauge, events: EventLog
+    ) -> None:
         self._settings = settings
+        self._events = events
         self._background = background
         self._gauge = gauge
         self._admission = Admission(settings, gauge)
@@ -66,7 +70,7 @@ class Loader:
         """Start the worker, which owns the permit from now on. Raises ModelLoadFailed when the system refuses."""
         self.generation += 1
         tenure = Tenure(self._settings.load_lock, model.model_id, permit)
-        history = WorkerHistory(model.model_id, self._policy, self._poison, tenure)
+        history = WorkerHistory(model.model_id, self.generation, self._policy, self._poison, tenure, self._events)
 
         try:
             worker = Worker(
@@ -84,6 +88,7 @@ class Loader:
             history.load_failed(LoadFailCode.OTHER, reason)
             raise ModelLoadFailed(f"no worker can be started for '{model.model_id}': {reason}") from error
 
+        self._events.write("started", worker=worker.number, model=model.model_id, pid=worker.pid)
         permit.hand_over()
         return worker
 

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from ipc.messages import GenerationTask, Loaded
 from supervisor.background import Background, ignore_fault
 from supervisor.errors import ServerDraining, ServerFailing
+from supervisor.event_log import EventLog
 from supervisor.host_status import HostState, HostStatus, UnloadReport
 from supervisor.loader import Loader
 from supervisor.memory_gauge import MemoryGauge, RamGauge
@@ -43,9 +44,10 @@ class ModelHost:
         on_fault: called for an error in here that no request is told of: what the host promises may not hold any more. See `fail`.
         """
         self._settings = settings
-        self._turns = Turns(settings.max_queue, settings.queue_timeout_s)
+        self._events = EventLog(settings.event_log)
+        self._turns = Turns(settings.max_queue, settings.queue_timeout_s, self._events)
         self._background = Background(on_fault)
-        self._loader = Loader(settings, self._background, gauge or RamGauge())
+        self._loader = Loader(settings, self._background, gauge or RamGauge(), self._events)
         # More than one only while the others wait in a back-off.
         self._open_turns: set[Turn] = set()
         self._draining = asyncio.Event()
@@ -207,6 +209,7 @@ class ModelHost:
 
         await self._background.close()
         self._loader.close()
+        self._events.close()
 
     def status(self) -> HostStatus:
         """Report, without waiting for anything."""

@@ -54,6 +54,7 @@ class SupervisorSettings:
     cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed as soon as somebody waits for the turn.
     stop_grace_s, kill_wait_s: see `supervisor.child_process.ChildProcess.stop`.
     oom_counter: file in which the kernel counts what it ended for lack of memory; None: that of our own control group.
+    event_log: where events are written for a replay (`supervisor.event_log`); None for nowhere.
     worker_command: argv before `--launch-fd N`; tests put a stand-in here.
     """
 
@@ -74,6 +75,7 @@ class SupervisorSettings:
     stop_grace_s: float = 1.0
     kill_wait_s: float = 5.0
     oom_counter: Path | None = None
+    event_log: Path | None = None
     worker_command: tuple[str, ...] = field(default=(sys.executable, "-m", "gpu_worker"))
 
 

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 
 from supervisor.errors import ServerBusy, ServerDraining
+from supervisor.event_log import EventLog
 
 
 def _never() -> float:
@@ -42,7 +43,8 @@ class Turns:
     max_queue: requests that may wait; 0 means no bound. queue_timeout_s: longest wait; 0 means for ever. Operators are bound by neither.
     """
 
-    def __init__(self, max_queue: int, queue_timeout_s: float) -> None:
+    def __init__(self, max_queue: int, queue_timeout_s: float, events: EventLog | None = None) -> None:
+        self._events = EventLog(None) if events is None else events
         self._max_queue = max_queue
         self._queue_timeout_s = queue_timeout_s
         self._requests: deque[_Waiter] = deque()
@@ -75,6 +77,7 @@ class Turns:
         """
         if self._holders == 1 and places > 1:
             self._share = _Share(model_id, places)
+            self._events.write("turn_shared", model=model_id, places=places)
             self._grant()
 
     def claim(self) -> bool:
@@ -83,6 +86,7 @@ class Turns:
         One that got False must release, and take the turn again.
         """
         self._share = None
+        self._events.write("turn_claimed")
         return self._holders == 1
 
     @property
@@ -143,7 +147,7 @@ class Turns:
         if self._holders:
             return False
 
-        self._holders = 1
+        self._take(None)
         return True
 
     async def _wait(self, queue: deque[_Waiter], waiter: _Waiter, deadline: float | None) -> None:
@@ -175,6 +179,7 @@ class Turns:
 
     def release(self) -> None:
         """One of those that have the turn is done with it: the next that still waits gets it, as soon as it may."""
+        self._events.write("turn_released")
         self._holders -= 1
 
         if self._holders == 0:
@@ -187,7 +192,7 @@ class Turns:
             if not self._may_have(waiter):
                 return
 
-            self._holders += 1
+            self._take(waiter.model_id)
             (self._requests if waiter in self._requests else self._operators).remove(waiter)
             waiter.granted.set_result(None)
 
@@ -200,6 +205,10 @@ class Turns:
 
         share = self._share
         return share is not None and waiter.model_id == share.model_id and self._holders < share.places
+
+    def _take(self, model_id: str | None) -> None:
+        self._holders += 1
+        self._events.write("turn_given", model=model_id)
 
     def _ready(self) -> Iterator[_Waiter]:
         """Yield those that may have the turn, in the order in which they get it. One that was cancelled a moment ago still stands here."""

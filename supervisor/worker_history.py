@@ -1,19 +1,30 @@
-"""What happens to one worker, told to those who learn from it: the restart policy, the memory for poison prompts, and its tenure.
+"""What happens to one worker, told to those who learn from it: restart policy, memory for poison prompts, tenure, log of events.
 
 Called by the `Worker`, which tells each thing once and in order. Nothing here decides, waits or blocks.
 """
 
 from ipc.messages import FailCode, Failed, Finished, FinishReason, GenerationTask, Loaded, LoadFailCode, Rejected
+from supervisor.event_log import EventLog
 from supervisor.poison_prompts import PoisonPrompts
 from supervisor.restart_policy import RestartPolicy
 from supervisor.tenure import Tenure
 
 
 class WorkerHistory:
-    """The life of one worker of a model whose load was begun (`RestartPolicy.begin_load`)."""
+    """The life of one worker of a model whose load was begun (`RestartPolicy.begin_load`). number: of the worker."""
 
-    def __init__(self, model_id: str, policy: RestartPolicy, poison: PoisonPrompts, tenure: Tenure) -> None:
+    def __init__(
+        self,
+        model_id: str,
+        number: int,
+        policy: RestartPolicy,
+        poison: PoisonPrompts,
+        tenure: Tenure,
+        events: EventLog,
+    ) -> None:
         self._model_id = model_id
+        self._number = number
+        self._events = events
         self._policy = policy
         self._poison = poison
         self._tenure = tenure
@@ -23,22 +34,27 @@ class WorkerHistory:
 
     def loaded(self, loaded: Loaded, worker_pid: int) -> None:
         """The model is loaded."""
+        self._events.write("loaded", worker=self._number, parallel=loaded.parallel)
         self._is_loaded = True
         self._tenure.loaded(loaded, worker_pid)
         self._policy.loaded(self._model_id)
 
     def load_failed(self, code: LoadFailCode, message: str) -> None:
         """The worker said that it cannot load the model, and why. Its end that follows is no further news."""
+        self._events.write("load_failed", worker=self._number, code=code)
         self._is_over = True
         self._policy.load_failed(self._model_id, code, message)
 
     def request_begun(self, request_id: int, task: GenerationTask) -> None:
         """The worker was given a request, perhaps beside others."""
         self._tasks[request_id] = task
+        self._events.write("request_begun", worker=self._number, request=request_id)
 
     def request_ended(self, message: Finished | Rejected | Failed) -> None:
         """The worker said how its request ended."""
         task = self._tasks.pop(message.request_id, None)
+        end = _end_of(message)
+        self._events.write("request_ended", worker=self._number, request=message.request_id, end=end)
 
         match message:
             case Failed(code=FailCode.ENGINE_ERROR, is_fatal=True, message=text):
@@ -57,6 +73,8 @@ class WorkerHistory:
 
         is_for_memory: by the kernel, which may have had others in mind too: no prompt is blamed for that.
         """
+        self._events.write("ended", worker=self._number, is_fault=is_fault, reason=message)
+
         if self._is_over:
             return
 
@@ -76,4 +94,15 @@ class WorkerHistory:
 
     def gone(self) -> None:
         """The process is reaped: it has nothing of the machine any more."""
+        self._events.write("gone", worker=self._number)
         self._tenure.gone()
+
+
+def _end_of(message: Finished | Rejected | Failed) -> str:
+    match message:
+        case Finished(reason=reason):
+            return f"finished:{reason}"
+        case Rejected(code=code):
+            return f"rejected:{code}"
+        case Failed(code=failure):
+            return f"failed:{failure}"

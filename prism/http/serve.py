@@ -158,6 +158,7 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
         parallel=settings.parallel,
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
+        event_log=settings.event_log,
         memory=MemorySettings(
             is_checked=settings.has_resource_check,
             ram_reserve_mb=settings.ram_reserve_mb,

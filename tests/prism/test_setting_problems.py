@@ -52,6 +52,12 @@ class TestProblems:
     def test_megabytes(self, name: str, text: str) -> None:
         assert problems({name: text}) == [f"{name} must be a number of megabytes, 0 or more"]
 
+    def test_a_place_for_the_events(self, tmp_path: Path) -> None:
+        nowhere = tmp_path / "no" / "events"
+        rule = "PRISM_EVENT_LOG must be a file in a folder that is there"
+        assert problems({"PRISM_EVENT_LOG": str(nowhere)}) == [f"{rule}: {nowhere}"]
+        assert problems({"PRISM_EVENT_LOG": str(tmp_path)}) == [f"{rule}: {tmp_path}"]
+
     @pytest.mark.parametrize(
         ("name", "text"),
         [

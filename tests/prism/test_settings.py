@@ -62,6 +62,7 @@ class TestWhereValuesComeFrom:
                 "PRISM_LOAD_TIMEOUT": "7",
                 "PRISM_STATE_DIR": "~/state",
                 "PRISM_LOG_LEVEL": "debug",
+                "PRISM_EVENT_LOG": "/tmp/events.jsonl",
             }
         )
         assert settings == ServeSettings(
@@ -87,6 +88,7 @@ class TestWhereValuesComeFrom:
             has_load_lock=False,
             load_timeout_s=7,
             log_level=LogLevel.DEBUG,
+            event_log=Path("/tmp/events.jsonl"),
         )
 
     def test_every_flag_takes_effect(self) -> None:
