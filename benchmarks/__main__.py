@@ -1,10 +1,14 @@
-"""`python -m benchmarks [speed] [life]`: measure, and print one JSON line for each claim. Exit status 1 when an aim is missed."""
+"""`python -m benchmarks [speed] [life]`: measure, and print one JSON line for each claim. Exit status 1 when an aim is missed.
+
+`python -m benchmarks chaos [--minutes M] …`: see `benchmarks.chaos.command`.
+"""
 
 import argparse
 import platform
 import sys
 from pathlib import Path
 
+from benchmarks.chaos.command import main as run_chaos
 from benchmarks.life import measure_life
 from benchmarks.server import DEMO_MODEL
 from benchmarks.speed import measure_speed
@@ -15,7 +19,10 @@ _GROUPS = {"speed": measure_speed, "life": measure_life}
 
 
 def main() -> int:
-    """Run the groups that were named, or all."""
+    """Run the groups that were named, or all; or chaos, which has flags of its own."""
+    if sys.argv[1:2] == ["chaos"]:
+        return run_chaos(sys.argv[2:])
+
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and cost.")
     parser.add_argument("groups", nargs="*", choices=[[], *_GROUPS], metavar="speed|life")
     groups = parser.parse_args().groups or list(_GROUPS)

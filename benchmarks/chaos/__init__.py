@@ -1,0 +1,1 @@
+"""A server under load whose workers are killed at random, watched from outside by code that shares nothing with it."""
