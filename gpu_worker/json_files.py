@@ -22,8 +22,12 @@ def bad_model(message: str) -> LoadFault:
     return LoadFault(LoadFailCode.BAD_MODEL, one_line(message))
 
 
-def read_json_object(path: Path) -> JsonObject:
-    """Return the object in the file. Raises LoadFault(BAD_MODEL) when there is no file, no JSON, or no object."""
+def read_json_object(path: Path, *, refuses_doubles: bool = False) -> JsonObject:
+    """Return the object in the file. Raises LoadFault(BAD_MODEL) when there is no file, no JSON, or no object.
+
+    refuses_doubles: a name that stands twice in an object is a fault. For a file that others read after us: we would see the last of the
+    two values, and the engine acts upon each.
+    """
     try:
         if not path.is_file():
             raise bad_model(f"{path.name} is missing in {path.parent}")
@@ -31,12 +35,24 @@ def read_json_object(path: Path) -> JsonObject:
         if path.stat().st_size > MAX_JSON_BYTES:
             raise bad_model(f"{path} is larger than {MAX_JSON_BYTES >> 20} MiB, which no such file is")
 
-        content: object = json.loads(path.read_bytes())
+        content: object = json.loads(path.read_bytes(), object_pairs_hook=_single if refuses_doubles else None)
     except (OSError, ValueError, RecursionError) as error:
         raise bad_model(f"{path} cannot be read: {cause_of(error)}") from error
 
     if not is_object(content):
         raise bad_model(f"{path} must hold a JSON object, not {type(content).__name__}")
+
+    return content
+
+
+def _single(pairs: list[tuple[str, object]]) -> JsonObject:
+    content: dict[str, object] = {}
+
+    for name, value in pairs:
+        if name in content:
+            raise ValueError(f"it holds {name!r} twice in one object")
+
+        content[name] = value
 
     return content
 

@@ -6,6 +6,7 @@ Pure but for reading two small files. Called once, by `worker.py`, before the en
 from dataclasses import dataclass
 from pathlib import Path
 
+from gpu_worker.config_bounds import check_bounds
 from gpu_worker.json_files import JsonObject, bad_model, is_integer, is_list, is_object, read_json_object, section
 
 CONFIG_NAME = "genai_config.json"
@@ -56,7 +57,8 @@ def read_model_config(model_dir: Path) -> ModelConfig:
     if not model_dir.is_dir():
         raise bad_model(f"{model_dir} is no folder")
 
-    config = read_json_object(model_dir / CONFIG_NAME)
+    config = read_json_object(model_dir / CONFIG_NAME, refuses_doubles=True)
+    check_bounds(config, CONFIG_NAME)
     model = config.get("model")
 
     if not is_object(model):
