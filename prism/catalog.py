@@ -8,6 +8,7 @@ in it. A walk blocks for some milliseconds per hundred entries (bounded, see `pr
 through `prism.async_catalog`. Thread-safe: one walk at a time.
 """
 
+import os
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -124,15 +125,14 @@ def _by_id(wanted: str, models: Sequence[ModelEntry]) -> ModelEntry | None:
 
 
 def _by_path(wanted: str, models: Sequence[ModelEntry]) -> ModelEntry | None:
-    # NUL cannot be in a path, and asking the system about one raises.
-    if not wanted.startswith("/") or "\0" in wanted:
+    """Compare the text of paths alone. A client's path is never asked the system about: that may wait for a network, or mount it."""
+    if not wanted.startswith("/"):
         return None
 
-    try:
-        resolved = Path(wanted).resolve()
-        return next((model for model in models if model.path.resolve() == resolved), None)
-    except (OSError, RuntimeError, ValueError):  # a loop of links, or a name too long
-        return None
+    path = os.path.normpath(wanted)
+    return next(
+        (model for model in models if path in (os.path.normpath(model.path), os.path.realpath(model.path))), None
+    )
 
 
 def _by_part(wanted: str, models: Sequence[ModelEntry]) -> ModelEntry:

@@ -2,8 +2,9 @@
 
 A folder counts when it has a readable `genai_config.json`, every ONNX file that the config names together with the
 data files that those refer to, and a tokenizer. Downloads that are under way, or were made without Git LFS, lack one
-of these and are told apart by name of the missing thing. Blocks for some `stat` calls and, the first time, for
-reading the ONNX graphs up to `_MAX_GRAPH_BYTES` each.
+of these and are told apart by name of the missing thing. A folder comes from strangers: what it names outside of itself
+is not looked at, and it can make the look at it take some tenths of a second, no more. Blocks for some `stat` calls
+and, the first time, for reading the ONNX graphs up to `_MAX_GRAPH_BYTES`.
 """
 
 import json
@@ -15,7 +16,7 @@ from stat import S_ISREG
 
 from prism.image_families import ImageFamily, image_family
 from prism.model_entry import EXPORTED_FOR_CPU, EXPORTED_FOR_CUDA, ModelEntry
-from prism.onnx_references import external_data_files
+from prism.onnx_references import MAX_REFERENCES, external_data_files
 
 CONFIG_NAME = "genai_config.json"
 # What onnxruntime-genai's tokenizers can start from. Which of them a model type needs is the engine's knowledge, not
@@ -24,9 +25,10 @@ _TOKENIZER_NAMES = ("tokenizer.json", "tokenizer.model", "tokenizer_module.json"
 _TOKENIZER_SUFFIX = ".tiktoken"
 _LFS_MARK = b"version https://git-lfs"
 _MAX_POINTER_BYTES = 1024
-_MAX_CONFIG_BYTES = 4 << 20
-# A larger file holds the weights themselves; a graph whose weights lie beside it is a few megabytes.
+_MAX_CONFIG_BYTES = 1 << 20
+# Of all graphs of a folder. A larger file holds the weights themselves; a graph whose weights lie beside it is a few megabytes.
 _MAX_GRAPH_BYTES = 64 << 20
+_MAX_GRAPHS = 256
 
 FolderFiles = Mapping[str, os.stat_result]
 
@@ -103,29 +105,50 @@ def _read_config(folder: Path, files: FolderFiles) -> Mapping[str, object]:
 
 
 def _check_weights(folder: Path, model: Mapping[str, object], files: FolderFiles) -> None:
-    graphs = list(_named_graphs(model))
+    # Each once, however often and in however many spellings it is named.
+    graphs = {os.path.normpath(_inside(name)) for name in _named_graphs(model)}
 
     if not graphs:
-        graphs = [name for name in files if name.endswith(".onnx")][:1]
+        graphs = set(sorted(name for name in files if name.endswith(".onnx"))[:1])
 
     if not graphs:
         raise NotAModel("there is no .onnx file")
 
-    for graph in graphs:
-        _check_whole(folder, graph, files)
+    if len(graphs) > _MAX_GRAPHS:
+        raise NotAModel(f"{CONFIG_NAME} names more than {_MAX_GRAPHS} graphs")
 
-        for weights in _external_data_of(folder / graph):
-            _check_whole(folder, weights, files)
+    weights: set[str] = set()
+    bytes_left = _MAX_GRAPH_BYTES
+
+    for graph in sorted(graphs):
+        size = _check_whole(folder, graph, files)
+
+        if size <= bytes_left:
+            bytes_left -= size
+            weights |= _external_data_of(folder / graph)
+
+    for name in weights:
+        _check_whole(folder, _inside(name), files)
+
+
+def _inside(name: str) -> str:
+    """Return the name of a file if it leads nowhere but into the folder. Links are followed: a cache of downloads is made of them."""
+    if name.startswith("/") or ".." in re.split(r"[/\\]", name):
+        raise NotAModel(f"{name!r} lies outside of the folder")
+
+    return name
 
 
 def _external_data_of(graph: Path) -> frozenset[str]:
     try:
-        if graph.stat().st_size > _MAX_GRAPH_BYTES:
-            return frozenset()
-
-        return external_data_files(graph.read_bytes())
+        found = external_data_files(graph.read_bytes())
     except OSError as error:
         raise NotAModel(f"{graph.name} cannot be read: {error.strerror}") from error
+
+    if len(found) > MAX_REFERENCES:
+        raise NotAModel(f"{graph.name} refers to more than {MAX_REFERENCES} files")
+
+    return found
 
 
 def _named_graphs(model: Mapping[str, object]) -> Iterator[str]:
@@ -157,8 +180,8 @@ def _check_tokenizer(folder: Path, files: FolderFiles) -> None:
         _check_whole(folder, name, files)
 
 
-def _check_whole(folder: Path, name: str, files: FolderFiles) -> None:
-    """Raise NotAModel unless the file is there, has content, and is not what Git leaves in place of a large file."""
+def _check_whole(folder: Path, name: str, files: FolderFiles) -> int:
+    """Return the file's size. Raises NotAModel unless it is there, has content, and is not what Git leaves in place of a large file."""
     try:
         status = files[name] if name in files else (folder / name).stat()
     except (OSError, ValueError) as error:
@@ -172,6 +195,8 @@ def _check_whole(folder: Path, name: str, files: FolderFiles) -> None:
 
     if status.st_size <= _MAX_POINTER_BYTES and _begins_with_lfs_mark(folder / name):
         raise NotAModel(f"{name} is a Git LFS pointer, not the file itself (run `git lfs pull` there)")
+
+    return status.st_size
 
 
 def _begins_with_lfs_mark(path: Path) -> bool:

@@ -8,6 +8,8 @@ apart.
 
 import re
 
+# A graph with a file for each of its tensors has some thousands.
+MAX_REFERENCES = 20_000
 _ENTRY = re.compile(
     rb"\x6a[\x80-\xff]{0,2}[\x00-\x7f]"  # external_data, length of the entry
     rb"\x0a\x08location"
@@ -16,11 +18,19 @@ _ENTRY = re.compile(
 
 
 def external_data_files(graph: bytes) -> frozenset[str]:
-    """Return the locations, relative to the graph's folder. Empty when the graph holds its own weights."""
-    return frozenset(
-        graph[match.end() : match.end() + _varint(match.group(1))].decode("utf-8", "surrogateescape")
-        for match in _ENTRY.finditer(graph)
-    )
+    """Return the locations, relative to the graph's folder. Empty when the graph holds its own weights.
+
+    One more than MAX_REFERENCES of them are enough to see that there are too many: the search ends there.
+    """
+    found: set[str] = set()
+
+    for match in _ENTRY.finditer(graph):
+        found.add(graph[match.end() : match.end() + _varint(match.group(1))].decode("utf-8", "surrogateescape"))
+
+        if len(found) > MAX_REFERENCES:
+            break
+
+    return frozenset(found)
 
 
 def _varint(encoded: bytes) -> int:

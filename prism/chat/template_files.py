@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
+from stat import S_ISREG
 from types import MappingProxyType
 
 MAX_FILE_BYTES = 4 << 20
@@ -64,7 +65,9 @@ def stamps_of(folder: Path) -> tuple[FileStamp, ...]:
         except (OSError, ValueError):
             continue
 
-        stamps.append(FileStamp(name, found.st_mtime_ns, found.st_size))
+        # A pipe would be waited for without end, and a device read without end.
+        if S_ISREG(found.st_mode):
+            stamps.append(FileStamp(name, found.st_mtime_ns, found.st_size))
 
     return tuple(stamps)
 
