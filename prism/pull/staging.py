@@ -107,7 +107,8 @@ def publish(finished: Path, target: Path) -> None:
 def _lock(path: Path, progress: Progress) -> int:
     """Take the lock file. A holder removes it before letting go, so a lock on a file that is no longer there is worth nothing."""
     while True:
-        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        # A link that somebody put there must not make us create, or hold, a file of another place.
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
 
         try:
             _wait_for(fd, progress)
@@ -123,7 +124,7 @@ def _lock(path: Path, progress: Progress) -> int:
 
 def _is_at(fd: int, path: Path) -> bool:
     try:
-        return os.path.samestat(os.fstat(fd), path.stat())
+        return os.path.samestat(os.fstat(fd), os.lstat(path))
     except FileNotFoundError:
         return False
 
