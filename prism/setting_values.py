@@ -116,9 +116,7 @@ def host(text: str) -> str:
     """Read an address or name to listen on: no scheme, no port, no path. Square brackets around IPv6 are taken off."""
     bare = text[1:-1] if text.startswith("[") and text.endswith("]") else text
     is_name = re.fullmatch(r"[A-Za-z0-9._-]+", bare) is not None
-    is_ipv6 = (
-        re.fullmatch(r"[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?", bare) is not None and bare.count(":") > 1
-    )
+    is_ipv6 = re.fullmatch(r"[0-9A-Fa-f:.]*(%[A-Za-z0-9._-]+)?", bare) is not None and bare.count(":") > 1
 
     if not is_name and not is_ipv6:
         raise ValueError("must be an address or a host name, without scheme and port")

@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import select
 import signal
 import subprocess
@@ -20,6 +21,8 @@ logger = logging.getLogger(__name__)
 OUTPUT_RING_BYTES = 16 * 1024
 # A last word longer than this says no more than its beginning.
 LAST_LINE_CHARACTERS = 500
+# Clients are told the last line; where things lie in memory helps only those who attack native code.
+_ADDRESS = re.compile(r"\b0x[0-9a-fA-F]{4,}")
 _READ_BYTES = 64 * 1024
 _LAST_READS = 32
 
@@ -92,10 +95,10 @@ class ChildProcess:
 
     @property
     def last_line(self) -> str:
-        """The last line that the child wrote that is not blank, made printable; empty when it wrote none."""
+        """The last line that the child wrote that is not blank, made printable and without addresses; empty when it wrote none."""
         lines = reversed(self._output.decode("utf-8", errors="replace").splitlines())
         printable = ("".join(c if c.isprintable() else " " for c in line).strip() for line in lines)
-        return next((line for line in printable if line), "")[:LAST_LINE_CHARACTERS]
+        return _ADDRESS.sub("(address)", next((line for line in printable if line), "")[:LAST_LINE_CHARACTERS])
 
     async def stop(self, grace_s: float, kill_wait_s: float) -> int:
         """End the child and wait until it is reaped; return its exit status. Nothing in a worker is worth saving.

@@ -28,8 +28,8 @@ _LIBRARIES = (
     (_ENGINE, "onnxruntime_genai/libonnxruntime-genai-cuda.so"),
 )
 _WSL_FOLDER = "/usr/lib/wsl/lib"
-_NOT_FOUND = re.compile(r"^\s*(\S+) => not found", re.MULTILINE)
-_NO_VERSION = re.compile(r"(\S+): version [`'](\S+)' not found")
+_NOT_FOUND = re.compile(r"^[ \t]*+(\S++) => not found", re.MULTILINE)
+_NO_VERSION = re.compile(r"(?<![^\s:])([^\s:]++): version [`']([^\s']++)' not found")
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """The environment of a worker: what an engine may need, without our secrets and without a way to the network."""
 
 import os
+import re
 from pathlib import Path
 
 import ipc
@@ -8,10 +9,7 @@ import ipc
 # Names that a worker must not see: keys, proxies (a worker has no business on the network), and the ways to the service manager.
 _WITHHELD = frozenset(
     {
-        "PRISM_API_KEY",
-        "PRISM_API_KEY_FILE",
         "CREDENTIALS_DIRECTORY",
-        "HF_TOKEN",
         "HTTP_PROXY",
         "HTTPS_PROXY",
         "ALL_PROXY",
@@ -23,11 +21,14 @@ _WITHHELD = frozenset(
         "WATCHDOG_PID",
     }
 )
+# Other people's secrets, by what such names have in common: PRISM_API_KEY, HF_TOKEN, AWS_SECRET_ACCESS_KEY, PIP_INDEX_URL with a password.
+_SECRET_WORDS = frozenset({"key", "keys", "token", "tokens", "secret", "secrets", "password", "passwd", "credentials"})
+_URL_WITH_PASSWORD = re.compile(r"://[^/?#@]*@")
 
 
 def worker_environment() -> dict[str, str]:
     """Return a fresh copy of our environment, made fit for a worker."""
-    environment = {name: value for name, value in os.environ.items() if name not in _WITHHELD}
+    environment = {name: value for name, value in os.environ.items() if not _is_withheld(name, value)}
     # The worker runs in "/", so a checkout that is not installed must still be found; safe path keeps "/" itself off the search path.
     places = [str(Path(ipc.__file__).parent.parent), environment.get("PYTHONPATH", "")]
     environment["PYTHONPATH"] = os.pathsep.join(place for place in places if place)
@@ -35,3 +36,8 @@ def worker_environment() -> dict[str, str]:
     environment["ORT_DISABLE_TELEMETRY"] = "1"
     environment["HF_HUB_OFFLINE"] = "1"
     return environment
+
+
+def _is_withheld(name: str, value: str) -> bool:
+    is_secret = not _SECRET_WORDS.isdisjoint(name.lower().split("_"))
+    return name in _WITHHELD or is_secret or _URL_WITH_PASSWORD.search(value) is not None

@@ -132,6 +132,10 @@ async def test_a_full_pipe_left_behind_is_read_to_its_end(start: Start, monkeypa
         (b"words\n\x1b\x00\n", "words"),
         (b"x" * 3000, "x" * LAST_LINE_CHARACTERS),
         (b"safe\xe2\x80\xaetxet\n", "safe txet"),
+        (
+            b"Current thread 0x00007f12ab34cd56 (most recent call first):",
+            "Current thread (address) (most recent call first):",
+        ),
     ],
     ids=[
         "none",
@@ -145,6 +149,7 @@ async def test_a_full_pipe_left_behind_is_read_to_its_end(start: Start, monkeypa
         "only control",
         "long",
         "bidi",
+        "address",
     ],
 )
 async def test_the_last_line_is_one_printable_line(start: Start, tmp_path: Path, output: bytes, line: str) -> None:
