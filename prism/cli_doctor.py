@@ -6,6 +6,7 @@ import click
 
 from prism.cli_failure import check_packages
 from prism.exit_codes import ExitCode
+from prism.log_lines import printable
 
 
 @click.command()
@@ -29,7 +30,7 @@ def doctor(context: click.Context, as_json: bool) -> None:  # noqa: FBT001 - a f
         checks.append(check)
 
         if not as_json:
-            click.echo(f"{check.verdict:<7} {check.name:<9} {check.detail}")
+            click.echo(f"{check.verdict:<7} {check.name:<9} {printable(check.detail)}")
 
     if as_json:
         click.echo(json.dumps([{"name": c.name, "verdict": c.verdict, "detail": c.detail} for c in checks], indent=2))

@@ -9,6 +9,7 @@ import click
 
 from prism.catalog import DEMO_MODEL, Catalog
 from prism.cli_failure import CommandFailed, settings_failure
+from prism.log_lines import printable
 from prism.model_entry import ModelEntry
 from prism.setting_source import SettingsError
 
@@ -92,7 +93,13 @@ def _as_json(model: ModelEntry) -> dict[str, object]:
 def _as_table(models: Sequence[ModelEntry]) -> str:
     rows = [("ID", "SIZE", "EXPORTED FOR", "CONTEXT", "FOLDER")]
     rows += [
-        (model.id, f"{model.size_mb:.1f} MB", model.exported_for, str(model.context_length or "?"), str(model.path))
+        (
+            model.id,
+            f"{model.size_mb:.1f} MB",
+            model.exported_for,
+            str(model.context_length or "?"),
+            printable(str(model.path)),
+        )
         for model in models
     ]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]

@@ -5,11 +5,10 @@ import logging
 import click
 
 from prism.cli_failure import check_packages, settings_failure
+from prism.log_lines import set_up_logging
 from prism.setting_source import SettingsError
 
 logger = logging.getLogger(__name__)
-
-_LOG_FORMAT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 
 # Values arrive as text: `prism.settings` reads a flag and its variable by one rule and names all that is wrong at once.
@@ -54,7 +53,7 @@ def serve(**options: object) -> int:
     except SettingsError as error:
         raise settings_failure(error) from error
 
-    logging.basicConfig(level=settings.log_level.upper(), format=_LOG_FORMAT)
+    set_up_logging(settings.log_level)
 
     for warning in warnings:
         logger.warning("%s", warning)

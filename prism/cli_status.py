@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import click
 
 from prism.cli_failure import CommandFailed, settings_failure
+from prism.log_lines import printable
 from prism.setting_source import SettingsError
 
 _TIMEOUT_S = 5.0
@@ -46,7 +47,7 @@ def _health(base_url: str) -> Mapping[str, object]:
         health = json.loads(answer.read(_MAX_ANSWER_BYTES))
     except OSError as error:
         raise CommandFailed(f"no server answers at {base_url}: {error.strerror or error}") from error
-    except (HTTPException, ValueError) as error:
+    except (HTTPException, ValueError, RecursionError) as error:
         raise CommandFailed(f"what answers at {base_url} is not a Prism server") from error
     finally:
         connection.close()
@@ -68,4 +69,4 @@ def _as_text(base_url: str, health: Mapping[str, object]) -> str:
     if health.get("fallback_reason"):
         rows.append(("fallback", str(health["fallback_reason"])))
 
-    return "\n".join(f"{name:<9} {value}" for name, value in rows)
+    return "\n".join(f"{name:<9} {printable(value)}" for name, value in rows)

@@ -163,6 +163,17 @@ def health_server() -> Iterator[HTTPServer]:
         thread.join()
 
 
+def test_names_of_folders_do_not_steer_the_terminal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_model_folder(tmp_path / "a\x1b[2J\nb" / "tiny")
+    (make_model_folder(tmp_path / "c\x1b]0;x\x07" / "half") / "tokenizer.json").unlink()
+    monkeypatch.setenv("PRISM_MODEL_DIRS", str(tmp_path))
+
+    for command in ("list", "doctor"):
+        shown = invoke(command).stdout
+        assert "tiny" in shown
+        assert all(line.isprintable() for line in shown.splitlines())
+
+
 class TestStatus:
     def ask(self, server: HTTPServer, body: bytes, status: int = 200, path: str = "/v1") -> Result:
         server.answer = (status, body)  # type: ignore[attr-defined]
@@ -181,12 +192,24 @@ class TestStatus:
         assert health_server.paths == [asked]  # type: ignore[attr-defined]
 
     @pytest.mark.parametrize(
-        ("body", "status"), [(b"<html>", 200), (b"[]", 200), (b"{}", 200), (b'{"status":"ok"}', 404)]
+        ("body", "status"),
+        [(b"<html>", 200), (b"[]", 200), (b"{}", 200), (b'{"status":"ok"}', 404), (b"[" * 100_000, 200)],
     )
     def test_another_server_is_not_taken_for_prism(self, health_server: HTTPServer, body: bytes, status: int) -> None:
         result = self.ask(health_server, body, status)
         assert result.exit_code == ExitCode.FAILURE
         assert "is not a Prism server" in result.stderr
+
+    def test_words_of_a_server_do_not_steer_the_terminal(self, health_server: HTTPServer) -> None:
+        hostile = {
+            "status": "ok",
+            "state": "x\x1b[2J\r\nmodel     forged",
+            "version": "\x9b31m",
+            "fallback_reason": "\x07",
+        }
+        result = self.ask(health_server, json.dumps(hostile).encode())
+        assert len(result.stdout.splitlines()) == 5
+        assert all(line.isprintable() for line in result.stdout.splitlines())
 
     def test_no_server_is_a_failure(self, health_server: HTTPServer) -> None:
         port = health_server.server_port
