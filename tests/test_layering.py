@@ -1,4 +1,7 @@
-"""Keeps the house in order: who imports whom, which file is the home of which library, and what is never called."""
+"""Keeps the house in order: who imports whom, which file is the home of which library, who reads clock and environment.
+
+What is never called for safety's sake is in `tests.advisories.rules`.
+"""
 
 import ast
 import sys
@@ -48,8 +51,6 @@ ONE_FILE_IN = {
     "pynvml": "supervisor",
 }
 
-NEVER_IMPORTED = ("marshal", "multiprocessing", "pickle", "shelve", "cloudpickle")
-NEVER_CALLED = ("eval", "exec", "os.popen", "os.system", "tempfile.mktemp")
 # `created` of an answer is a time of day; every duration is measured with the monotonic clock.
 WALL_CLOCK_FILES = ("prism/http/*.py",)
 # Settings are read in one place; the others pass the environment on to a child.
@@ -97,8 +98,6 @@ def import_faults(file: str, tree: ast.Module) -> Iterator[str]:
         elif top in PACKAGES:
             if not any(module == name or module.startswith(f"{name}.") for name in allowed):
                 yield f"{file}: {package} must not import {module}"
-        elif top in NEVER_IMPORTED:
-            yield f"{file}: {top} is never imported"
         elif top not in sys.stdlib_module_names and not any(fnmatch(file, home) for home in HOMES.get(top, ())):
             yield f"{file}: is not a home of {top}"
 
@@ -108,34 +107,21 @@ def call_faults(file: str, tree: ast.Module) -> Iterator[str]:
         if isinstance(node, ast.Call):
             name = dotted_name(node.func)
 
-            if name in NEVER_CALLED:
-                yield f"{file}:{node.lineno}: {name} is never called"
-
             if name == "time.time" and not any(fnmatch(file, home) for home in WALL_CLOCK_FILES):
                 yield f"{file}:{node.lineno}: durations are measured with time.monotonic"
 
-            if any(keyword.arg == "shell" and not is_false(keyword.value) for keyword in node.keywords):
-                yield f"{file}:{node.lineno}: no command goes through a shell"
 
-
-def text_faults(file: str, tree: ast.Module) -> Iterator[str]:
+def environment_faults(file: str, tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and "tcp://" in node.value:
-            yield f"{file}:{node.lineno}: processes speak over ipc sockets, never over tcp"
-
         is_environment = isinstance(node, ast.Attribute) and dotted_name(node) in ("os.environ", "os.getenv")
 
         if is_environment and not any(fnmatch(file, home) for home in ENVIRONMENT_FILES):
             yield f"{file}: only prism/settings.py reads the environment"
 
 
-def is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
-
-
 def faults(file: str, source: str) -> list[str]:
     tree = ast.parse(source)
-    return [*import_faults(file, tree), *call_faults(file, tree), *text_faults(file, tree)]
+    return [*import_faults(file, tree), *call_faults(file, tree), *environment_faults(file, tree)]
 
 
 @pytest.mark.parametrize("file", source_files())
@@ -181,16 +167,7 @@ def test_package_files_hold_no_code(file: str) -> None:
         ("prism/chat/tools.py", "from jinja2 import Template"),
         ("prism/settings.py", "import click"),
         ("prism/x.py", "import requests"),
-        ("ipc/x.py", "import pickle"),
-        ("supervisor/x.py", "from multiprocessing import Process"),
-        ("prism/x.py", "eval('1')"),
-        ("prism/x.py", "exec('1')"),
-        ("prism/x.py", "import os\nos.system('ls')"),
-        ("prism/x.py", "import tempfile\ntempfile.mktemp()"),
-        ("prism/x.py", "import subprocess\nsubprocess.run('ls', shell=True)"),
         ("supervisor/x.py", "import time\ntime.time()"),
-        ("ipc/x.py", "endpoint = 'tcp://127.0.0.1:1'"),
-        ("ipc/x.py", "endpoint = f'tcp://{1}'"),
         ("prism/x.py", "import os\nos.environ['A']"),
         ("prism/x.py", "import os\nos.getenv('A')"),
     ],
@@ -206,7 +183,6 @@ def test_a_planted_fault_is_found(file: str, source: str) -> None:
         ("prism/x.py", "from ipc import messages"),
         ("gpu_worker/engine.py", "import onnxruntime_genai as og\nimport ipc.codec"),
         ("prism/http/x.py", "from aiohttp import web\nimport time\ntime.time()"),
-        ("prism/x.py", "import subprocess\nsubprocess.run(['ls'], shell=False)"),
     ],
 )
 def test_what_is_allowed_is_no_fault(file: str, source: str) -> None:
