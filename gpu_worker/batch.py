@@ -9,7 +9,7 @@ from itertools import chain
 from typing import Protocol, TypeAlias
 
 from gpu_worker.engine_port import Engine, ShownPictures, TokenSequence
-from gpu_worker.errors import EngineFault
+from gpu_worker.errors import EngineFault, RequestFault
 from gpu_worker.sampling import SearchOptions
 
 
@@ -41,7 +41,7 @@ class Broke:
     """This sequence broke, and no other."""
 
     number: int
-    fault: EngineFault
+    fault: EngineFault | RequestFault
 
 
 Event: TypeAlias = Fed | Made | Ended | Broke
@@ -67,7 +67,7 @@ class Batch(Protocol):
         """
 
     def step(self) -> Sequence[Event]:
-        """Do one piece of work, which blocks for a forward pass. Raises EngineFault when it broke for every sequence."""
+        """Do one piece of work, which blocks for a forward pass. Raises EngineFault or RequestFault when it broke for every sequence."""
 
     def cached_tokens(self, number: int) -> int:
         """Return how many tokens of the prompt were known already; final when the sequence has made a token."""

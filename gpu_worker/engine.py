@@ -15,6 +15,7 @@ from gpu_worker.errors import EngineFault, LoadFault, RequestFault
 from gpu_worker.eyes import Eyes
 from gpu_worker.fault_text import cause_of, engine_fault, load_fault, one_line
 from gpu_worker.genai_api import GenAi, NativeConfig, NativeGenerator, NativeInputs, NativeModel, NativeTokenizer
+from gpu_worker.guidance import Constrainer, guided_fault
 from gpu_worker.load_options import LoadOptions
 from gpu_worker.model_folder import ModelFolder
 from gpu_worker.paged_batch import PagedBatch, PoolSize
@@ -170,6 +171,7 @@ class GenAiEngine:
         self._paged = paged
         self._model = model
         self._tokenizer = tokenizer
+        self._constrainer = Constrainer(library, model)
         self._vocabulary = folder.vocabulary
         self._shown = folder.shown
         self._added_ids = folder.added_ids
@@ -234,7 +236,19 @@ class GenAiEngine:
             raise engine_fault(error) from error
 
     def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> "GenAiSequence":
-        return GenAiSequence(self._library, self._model, options)
+        try:
+            params = self._library.GeneratorParams(self._model)
+            params.set_search_options(**_native_options(options))
+
+            # Memory for max_length tokens is taken here.
+            if options.guidance is None:
+                return GenAiSequence(self._library.Generator(self._model, params))
+
+            return GenAiSequence(self._constrainer.begin(params, options.guidance), is_guided=True)
+        except (EngineFault, RequestFault):
+            raise
+        except Exception as error:  # the library raises RuntimeError for everything
+            raise engine_fault(error) from error
 
 
 class GenAiSequence:
@@ -242,14 +256,9 @@ class GenAiSequence:
 
     cached_tokens = 0
 
-    def __init__(self, library: GenAi, model: NativeModel, options: SearchOptions) -> None:
-        try:
-            params = library.GeneratorParams(model)
-            params.set_search_options(**_native_options(options))
-            # Memory for max_length tokens is taken here.
-            self._generator: NativeGenerator | None = library.Generator(model, params)
-        except Exception as error:  # the library raises RuntimeError for everything
-            raise engine_fault(error) from error
+    def __init__(self, generator: NativeGenerator, *, is_guided: bool = False) -> None:
+        self._generator: NativeGenerator | None = generator
+        self._fault = guided_fault if is_guided else engine_fault
 
     def show(self, tensors: NativeInputs) -> None:
         try:
@@ -265,7 +274,7 @@ class GenAiSequence:
         except EngineFault:
             raise
         except Exception as error:  # the library raises RuntimeError for everything
-            raise engine_fault(error) from error
+            raise self._fault(error) from error
 
     def step(self) -> int:
         generator = self._open_generator()
@@ -274,7 +283,7 @@ class GenAiSequence:
             generator.generate_next_token()
             return int(generator.get_next_tokens()[0])
         except Exception as error:  # the library raises RuntimeError for everything
-            raise engine_fault(error) from error
+            raise self._fault(error) from error
 
     def _open_generator(self) -> NativeGenerator:
         if self._generator is None:

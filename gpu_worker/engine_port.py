@@ -79,7 +79,7 @@ class TokenSequence(Protocol):
         """Take a slice of the prompt. Blocks for a forward pass, holding the GIL."""
 
     def step(self) -> int:
-        """Return the next token. Blocks for a forward pass, holding the GIL."""
+        """Return the next token. Blocks for a forward pass, holding the GIL. Raises RequestFault when a constraint is too much work."""
 
     def close(self) -> None:
         """Give the memory of this sequence back. Safe to call twice."""
@@ -101,4 +101,4 @@ class Engine(Protocol):
         """Return what turns the answer to this prompt into text."""
 
     def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> TokenSequence:
-        """Begin a sequence; nothing is fed yet. Raises EngineFault."""
+        """Begin a sequence; nothing is fed yet. Raises RequestFault for a constraint that cannot be kept, and EngineFault."""

@@ -69,6 +69,9 @@ class NativeGeneratorParams(Protocol):
     # The options are numbers and switches under the names of genai_config.json's `search`.
     def set_search_options(self, **options: float) -> None: ...
 
+    # Builds without constrained decoding may lack it, or take it and do nothing.
+    def set_guidance(self, kind: str, text: str) -> None: ...
+
 
 class NativeGenerator(Protocol):
     # On a generator that has begun it ignores pictures without a word.

@@ -63,11 +63,13 @@ class Generation:
         self._prompt_tokens = len(prompt.ids)
         self._max_tokens = self._room(len(prompt.ids))
         options = self._options(len(prompt.ids) + self._max_tokens)
+        # Before the word that it began: what can never be served, a constraint that cannot be kept for one, is found here.
+        done = self._join(prompt, options)
         self._channel.send(
             Started(request_id=self.request.request_id, prompt_tokens=self._prompt_tokens, max_tokens=self._max_tokens)
         )
         self._detokenizer = self._engine.detokenizer(prompt.ids)
-        self._say_fed(self._join(prompt, options), prompt.pictures)
+        self._say_fed(done, prompt.pictures)
 
     def _join(self, prompt: ReadPrompt, options: SearchOptions) -> int:
         return self._batch.join(self.request.request_id, prompt.ids, options, prompt.pictures)
@@ -135,6 +137,7 @@ class Generation:
             max_length=max_length,
             model_top_k=facts.top_k,
             vocabulary_size=facts.vocabulary_size,
+            guidance=self.request.guidance,
         )
 
     def _say_fed(self, done: int, pictures: ShownPictures | None = None) -> None:

@@ -79,8 +79,6 @@ class Loop:
 
         try:
             generation.begin()
-        except RequestFault as fault:
-            self._end(Rejected(request_id=number, code=fault.code, message=str(fault), field=fault.field))
         except IpcError:
             raise
         except Exception as error:  # nothing that a request holds may end the worker
@@ -141,7 +139,10 @@ class Loop:
         self._batch.leave(terminal.request_id)
         self._channel.send(terminal)
 
-    def _failed(self, number: int, error: Exception) -> Failed:
+    def _failed(self, number: int, error: Exception) -> Failed | Rejected:
+        if isinstance(error, RequestFault):
+            return Rejected(request_id=number, code=error.code, message=str(error), field=error.field)
+
         if isinstance(error, EngineFault):
             fault = error
         else:

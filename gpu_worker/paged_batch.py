@@ -13,6 +13,7 @@ from gpu_worker.engine_port import ShownPictures
 from gpu_worker.errors import EngineFault, RequestFault
 from gpu_worker.fault_text import engine_fault
 from gpu_worker.genai_api import GenAi, NativeEngine, NativeEvent, NativeModel, NativeRequest, NativeTurnOptions
+from gpu_worker.guidance import begin_fault
 from gpu_worker.sampling import SearchOptions
 from ipc.messages import FailCode, RejectCode
 
@@ -176,7 +177,8 @@ class PagedBatch:
             try:
                 self._begin(sequence)
             except Exception as error:  # the library raises RuntimeError for everything
-                ends.append(Broke(sequence.number, engine_fault(error)))
+                fault = engine_fault(error) if sequence.options.guidance is None else begin_fault(error)
+                ends.append(Broke(sequence.number, fault))
 
         return ends
 
@@ -259,3 +261,6 @@ def _set_options(turn: NativeTurnOptions, options: SearchOptions, prompt_tokens:
 
     if options.repetition_penalty is not None:
         turn.set_repetition_penalty(options.repetition_penalty)
+
+    if options.guidance is not None:
+        turn.set_guidance(options.guidance.kind.value, options.guidance.text)

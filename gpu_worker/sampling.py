@@ -9,7 +9,7 @@ import secrets
 from dataclasses import dataclass
 
 from gpu_worker.errors import RequestFault
-from ipc.messages import RejectCode, Sampling
+from ipc.messages import Guidance, RejectCode, Sampling
 
 # Where neither the request nor the model says how many candidates to keep.
 FALLBACK_TOP_K = 40
@@ -21,7 +21,7 @@ _SEED_MASK = 0x7FFF_FFFF
 class SearchOptions:
     """How the engine searches. max_length counts prompt and answer; memory for all of it is taken when the search begins.
 
-    repetition_penalty: None leaves the model's own.
+    repetition_penalty: None leaves the model's own. guidance: None leaves the answer free.
     """
 
     max_length: int
@@ -31,6 +31,7 @@ class SearchOptions:
     top_k: int
     seed: int
     repetition_penalty: float | None
+    guidance: Guidance | None = None
 
     @staticmethod
     def greedy(max_length: int) -> "SearchOptions":
@@ -47,7 +48,12 @@ class SearchOptions:
 
 
 def search_options(
-    sampling: Sampling, *, max_length: int, model_top_k: int | None, vocabulary_size: int | None
+    sampling: Sampling,
+    *,
+    max_length: int,
+    model_top_k: int | None,
+    vocabulary_size: int | None,
+    guidance: Guidance | None = None,
 ) -> SearchOptions:
     """Raises RequestFault for a value that no engine can sample with, naming it."""
     _check(sampling)
@@ -62,6 +68,7 @@ def search_options(
         top_k=1 if is_greedy else _top_k(sampling.top_k, model_top_k, vocabulary_size),
         seed=seed,
         repetition_penalty=sampling.repetition_penalty,
+        guidance=guidance,
     )
 
 

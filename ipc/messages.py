@@ -1,7 +1,7 @@
 """Every message that crosses between the front and a worker, and nothing else.
 
 Downwards (`ToWorker`): `Generate`, `Cancel`. Upwards (`FromWorker`): one `Hello`, any number of `Progress`, one `Loaded` or `LoadFailed`;
-then for each `Generate` either one `Rejected`, or one `Started`, any number of `Delta`, and one `Finished` or `Failed`.
+then for each `Generate` either one `Rejected`, or one `Started`, any number of `Delta`, and one `Finished`, `Failed` or `Rejected`.
 `Rejected`, `Finished` and `Failed` are terminal: exactly one of them ends a request, and nothing about that request follows it.
 There is no load message (a worker has one model for life, named in its launch spec) and no stop message (stop is a signal).
 """
@@ -41,7 +41,8 @@ class RejectCode(StrEnum):
 
     CONTEXT_LENGTH_EXCEEDED = "context_length_exceeded"
     INVALID_REQUEST = "invalid_request"
-    GUIDANCE_REFUSED = "guidance_refused"  # the grammar cannot be compiled
+    GUIDANCE_REFUSED = "guidance_refused"  # the grammar cannot be compiled, or is too much work for the engine
+    GUIDANCE_UNSUPPORTED = "guidance_unsupported"  # the engine, or the model's tokenizer, knows no constraints
     IMAGE_REFUSED = "image_refused"  # a picture cannot be decoded, or is past a bound
 
 
@@ -252,7 +253,10 @@ class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):
 
 
 class Rejected(msgspec.Struct, frozen=True, kw_only=True, tag="rejected"):
-    """The request cannot be served by this model; nothing was generated. field: of the client's request, when one is at fault."""
+    """The request cannot be served by this model. Nothing was generated, but for a constraint that turns out to be too much on the way.
+
+    field: of the client's request, when one is at fault.
+    """
 
     request_id: int
     code: RejectCode

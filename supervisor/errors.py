@@ -11,6 +11,8 @@ SupervisorError
 │   ├── ContextLengthExceeded
 │   ├── InvalidForModel
 │   ├── ImageRefused         a picture cannot be decoded, or is past a bound
+│   ├── GuidanceRefused      the constraint on the answer cannot be compiled or kept
+│   ├── GuidanceUnsupported  the engine knows no constraints
 │   └── PromptRefused        workers ended under this prompt
 ├── LoadLockError        the lock that servers share was not given (translated by the loader)
 │   ├── LoadLockBusy
@@ -91,6 +93,14 @@ class ImageRefused(RequestFault):
     def __init__(self, message: str, field: str | None) -> None:
         super().__init__(message)
         self.field = field
+
+
+class GuidanceRefused(RequestFault):
+    """The engine's compiler does not take the constraint on the answer, or cannot keep up with it. The message is its reason."""
+
+
+class GuidanceUnsupported(RequestFault):
+    """The engine, or this model's tokenizer, cannot constrain an answer."""
 
 
 class PromptRefused(RequestFault):

@@ -14,8 +14,11 @@ from supervisor.errors import (
     ContextLengthExceeded,
     EngineFailed,
     EngineOutOfMemory,
+    GuidanceRefused,
+    GuidanceUnsupported,
     ImageRefused,
     InvalidForModel,
+    RequestFault,
     SupervisorError,
     WorkerDied,
 )
@@ -24,6 +27,12 @@ from supervisor.mailbox import Mailbox
 logger = logging.getLogger(__name__)
 
 Answer: TypeAlias = Started | Delta | Finished
+
+_REJECTIONS: dict[RejectCode, type[RequestFault]] = {
+    RejectCode.CONTEXT_LENGTH_EXCEEDED: ContextLengthExceeded,
+    RejectCode.GUIDANCE_REFUSED: GuidanceRefused,
+    RejectCode.GUIDANCE_UNSUPPORTED: GuidanceUnsupported,
+}
 
 
 class RequestStream:
@@ -117,9 +126,7 @@ class RequestStream:
             case Rejected(code=RejectCode.IMAGE_REFUSED, message=text, field=field):
                 self._end(ImageRefused(text, field))
             case Rejected(code=code, message=text):
-                self._end(
-                    ContextLengthExceeded(text) if code is RejectCode.CONTEXT_LENGTH_EXCEEDED else InvalidForModel(text)
-                )
+                self._end(_REJECTIONS.get(code, InvalidForModel)(text))
             case Failed(code=code, message=text):
                 self._end(EngineOutOfMemory(text) if code is FailCode.OUT_OF_MEMORY else EngineFailed(text))
             case _:

@@ -1,6 +1,6 @@
 """`response_format`: free text, any JSON object, or JSON that fits a schema. Pure."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import Meta
@@ -8,7 +8,7 @@ from msgspec import Meta
 from prism.api.free_json import decode_object, is_absent
 from prism.api.refusals import invalid_request
 
-_SCHEMA = "response_format.json_schema.schema"
+SCHEMA_FIELD: Final = "response_format.json_schema.schema"
 _ANY_OBJECT: dict[str, object] = {"type": "object"}
 
 
@@ -41,9 +41,9 @@ def check_response_format(wanted: ResponseFormat | None) -> None:
         )
 
     if is_absent(wanted.json_schema.schema):
-        raise invalid_request(f"'{_SCHEMA}' is required with this type.", _SCHEMA)
+        raise invalid_request(f"'{SCHEMA_FIELD}' is required with this type.", SCHEMA_FIELD)
 
-    decode_object(wanted.json_schema.schema, _SCHEMA)
+    decode_object(wanted.json_schema.schema, SCHEMA_FIELD)
 
 
 def answer_schema(wanted: ResponseFormat | None) -> dict[str, object] | None:
@@ -53,7 +53,7 @@ def answer_schema(wanted: ResponseFormat | None) -> dict[str, object] | None:
             return dict(_ANY_OBJECT)
 
         case ResponseFormat(type="json_schema", json_schema=JsonSchemaFormat(schema=schema)):
-            return decode_object(schema, _SCHEMA)
+            return decode_object(schema, SCHEMA_FIELD)
 
         case _:
             return None

@@ -137,6 +137,11 @@ class ChatTemplate:
         """The text of the default template; None when prompts are built in."""
         return None if self._default is None else self._default.facts.source
 
+    @property
+    def special_ids(self) -> Mapping[str, int]:
+        """The control tokens of the model's tokenizer, as far as their ids are known."""
+        return self._files.special_ids
+
     def render(self, request: PromptRequest) -> Prompt:
         """Return the prompt.
 

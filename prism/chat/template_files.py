@@ -36,13 +36,14 @@ class TemplateFiles:
 
     templates: source by name; `default` is there if any is.
     named_tokens: text by role (`bos_token`, ...); roles that the tokenizer does not have are missing.
-    special_tokens: texts that the tokenizer turns into one control token each.
+    special_tokens: texts that the tokenizer turns into one control token each. special_ids: the ids of those whose id is known.
     adds_bos: the tokenizer puts the BOS token first by itself.
     """
 
     templates: Mapping[str, str]
     named_tokens: Mapping[str, str]
     special_tokens: frozenset[str]
+    special_ids: Mapping[str, int]
     adds_bos: bool
 
 
@@ -92,6 +93,7 @@ def _read(folder: Path, stamps: tuple[FileStamp, ...]) -> TemplateFiles:
         templates=MappingProxyType(_templates(folder, sizes, config)),
         named_tokens=MappingProxyType(named),
         special_tokens=frozenset(_special_tokens(folder, sizes, config, special_map, named)),
+        special_ids=MappingProxyType(dict(_special_ids(folder, sizes, config))),
         adds_bos=config.get("add_bos_token") is True,
     )
 
@@ -155,6 +157,24 @@ def _special_tokens(
     for token in [*added, *_added_tokens(folder / _TOKENIZER_FILE, sizes)]:
         if isinstance(token, dict) and token.get("special") is True and (text := _token_text(token)):
             yield text
+
+
+def _special_ids(folder: Path, sizes: Mapping[str, int], config: Mapping[str, object]) -> Iterable[tuple[str, int]]:
+    decoder = config.get("added_tokens_decoder")
+    added = [
+        {**token, "id": int(token_id)}
+        for token_id, token in (decoder.items() if isinstance(decoder, dict) else ())
+        if isinstance(token, dict) and token_id.isdecimal()
+    ]
+
+    for token in [*added, *_added_tokens(folder / _TOKENIZER_FILE, sizes)]:
+        if not isinstance(token, dict) or token.get("special") is not True:
+            continue
+
+        text, token_id = _token_text(token), token.get("id")
+
+        if text and isinstance(token_id, int) and not isinstance(token_id, bool) and token_id >= 0:
+            yield text, token_id
 
 
 def _added_tokens(path: Path, sizes: Mapping[str, int]) -> list[object]:

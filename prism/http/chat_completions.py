@@ -24,12 +24,13 @@ from prism.api.generation_fields import wants_stream, wants_usage_chunk
 from prism.api.generation_numbers import max_new_tokens, sampling_of, stop_strings
 from prism.api.image_url import check_images
 from prism.api.normalise import image_parts, normalise_messages
-from prism.api.refusals import tools_not_supported, unsupported_parameter
+from prism.api.refusals import tools_not_supported
 from prism.api.responses import AnsweredFunction, AnsweredToolCall, AnswerMessage, ChatChoice, ChatCompletion
 from prism.chat.answer import AnswerPipeline, FinishedAnswer, ToolReading
 from prism.chat.prompt import ChatTemplate, Prompt, PromptRequest, TemplateMode
 from prism.chat.reasoning import ReasoningSplitter
 from prism.chat.reasoning_tags import TagPair, pairs_for_template
+from prism.http.answer_constraint import answer_rules, guidance_for
 from prism.http.body import read_body
 from prism.http.chunks import ChatEvents
 from prism.http.error_table import to_api_error
@@ -56,6 +57,7 @@ class _Prepared:
     tags: tuple[TagPair, ...]
     tools: list[dict[str, object]]
     task: GenerationTask
+    constraint_field: str | None
     headers: dict[str, str]
 
 
@@ -70,7 +72,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     async with services.host.turn(prepared.model, likely_tokens(prepared.task)) as turn:
         services.machine.note_loaded(turn.loaded.device)
         stream = turn.generate(prepared.task)
-        generation = Generation(stream, _pipeline(prepared), turn.loaded.device, "messages")
+        generation = Generation(stream, _pipeline(prepared), turn.loaded.device, "messages", prepared.constraint_field)
         await generation.wait_started()
 
         if wants_stream(chat):
@@ -88,7 +90,7 @@ def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _
         raise tools_not_supported(entry.id)
 
     check_chat_numbers(chat, is_onnx=True)
-    _check_response_format(chat)
+    rules = answer_rules(chat)
     messages, dropped_parts = normalise_messages(chat, keeps_images=entry.images is not None)
     images = _images(chat, entry)
 
@@ -109,8 +111,13 @@ def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _
         tags=pairs_for_template(template.source),
         tools=tools,
         task=GenerationTask(
-            prompt=prompt.pieces, max_tokens=max_new_tokens(chat), sampling=sampling_of(chat), images=images
+            prompt=prompt.pieces,
+            max_tokens=max_new_tokens(chat),
+            sampling=sampling_of(chat),
+            images=images,
+            guidance=None if rules is None else guidance_for(rules, chat, template, prompt),
         ),
+        constraint_field=None if rules is None else rules.field,
         headers={DROPPED_PARTS_HEADER: str(dropped_parts)} if dropped_parts else {},
     )
 
@@ -126,15 +133,6 @@ def _images(chat: ChatRequest, entry: ModelEntry) -> tuple[Image, ...]:
         Image(data=image.data, field=image.field, marker=marker, is_low_detail=image.is_low_detail)
         for image, marker in zip(checked, markers, strict=True)
     )
-
-
-def _check_response_format(chat: ChatRequest) -> None:
-    """Free text is all that the engine is asked for yet; an answer that only may be JSON would mislead whoever parses it."""
-    if chat.response_format is not None and chat.response_format.type != "text":
-        raise unsupported_parameter(
-            "response_format",
-            f'\'response_format\' of type {chat.response_format.type} is not supported yet: leave it out or send {{"type": "text"}}.',
-        )
 
 
 def _pipeline(prepared: _Prepared) -> AnswerPipeline:

@@ -20,6 +20,8 @@ _CODES: dict[type[supervision.SupervisorError], ErrorCode | None] = {
     supervision.ContextLengthExceeded: ErrorCode.CONTEXT_LENGTH_EXCEEDED,
     supervision.InvalidForModel: None,
     supervision.ImageRefused: None,
+    supervision.GuidanceRefused: None,
+    supervision.GuidanceUnsupported: ErrorCode.UNSUPPORTED_PARAMETER,
     supervision.PromptRefused: None,
     supervision.ModelLoadFailed: ErrorCode.MODEL_LOAD_FAILED,
     supervision.WorkerDied: ErrorCode.ENGINE_CRASHED,

@@ -10,12 +10,13 @@ from dataclasses import dataclass
 from msgspec import UNSET
 
 from ipc.messages import Delta, Finished, FinishReason, GenerationTask, Started
-from prism.api.refusals import context_length_exceeded
+from prism.api.errors import ApiError
+from prism.api.refusals import context_length_exceeded, invalid_request, unsupported_parameter
 from prism.api.responses import CompletionTokensDetails, PromptTokensDetails, Telemetry, Usage
 from prism.chat.answer import AnswerPipeline, FinishedAnswer
 from prism.chat.answer_pieces import AnswerPiece
 from prism.chat.finish_reason import OpenAiFinishReason, openai_finish_reason
-from supervisor.errors import ContextLengthExceeded, SupervisorError
+from supervisor.errors import ContextLengthExceeded, GuidanceRefused, GuidanceUnsupported, SupervisorError
 from supervisor.request_stream import Answer, RequestStream
 
 # Of most languages and tokenizers; fewer characters only cost a bound that is too high.
@@ -45,10 +46,19 @@ class Generation:
     """Reads a stream of the worker through a pipeline.
 
     device: where the model runs, for the telemetry. prompt_field: the field of the request that a prompt which is too long came from.
+    constraint_field: the one that asks for a constraint on the answer; None when there is none.
     """
 
-    def __init__(self, stream: RequestStream, pipeline: AnswerPipeline, device: str, prompt_field: str) -> None:
+    def __init__(
+        self,
+        stream: RequestStream,
+        pipeline: AnswerPipeline,
+        device: str,
+        prompt_field: str,
+        constraint_field: str | None = None,
+    ) -> None:
         self._prompt_field = prompt_field
+        self._constraint_field = constraint_field
         self._stream = stream
         self._pipeline = pipeline
         self._device = device
@@ -66,6 +76,8 @@ class Generation:
             message = await self._stream.receive()
         except ContextLengthExceeded as error:
             raise context_length_exceeded(str(error), self._prompt_field) from error
+        except (GuidanceRefused, GuidanceUnsupported) as error:
+            raise self._constraint_error(error) from error
 
         assert isinstance(message, Started)
         self._prompt_tokens = message.prompt_tokens
@@ -73,9 +85,15 @@ class Generation:
     async def next_pieces(self) -> Sequence[AnswerPiece]:
         """Wait for text and return all that is there; empty when only the end has come. Never called after the end.
 
-        Several tokens that are ready come together, so that they share one write. Raises the SupervisorError that ends the request, after
-        the text that came before it was returned.
+        Several tokens that are ready come together, so that they share one write. Raises the error that ends the request, after the text
+        that came before it was returned.
         """
+        try:
+            return await self._next_pieces()
+        except GuidanceRefused as error:
+            raise self._constraint_error(error) from error
+
+    async def _next_pieces(self) -> Sequence[AnswerPiece]:
         if self._fault is not None:
             raise self._fault
 
@@ -95,6 +113,14 @@ class Generation:
                 break
 
         return pieces
+
+    def _constraint_error(self, error: SupervisorError) -> ApiError:
+        field = self._constraint_field or "response_format"
+
+        if isinstance(error, GuidanceUnsupported):
+            return unsupported_parameter(field, f"'{field}' is not supported with this model: {error}.")
+
+        return invalid_request(f"'{field}' cannot be enforced: {error}.", field)
 
     def _take(self, message: Answer, pieces: list[AnswerPiece]) -> None:
         match message:

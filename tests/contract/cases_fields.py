@@ -244,8 +244,13 @@ CASES = (
     Case("contract.seed", "a whole number", refused(400, param="seed", seed=1.5)),
     Case(
         "contract.response_format",
-        "what the engine cannot do yet is refused, never ignored",
-        refused(400, "unsupported_parameter", "response_format", response_format={"type": "json_object"}),
+        "what cannot be kept is refused, never ignored",
+        refused(
+            400,
+            param="response_format.json_schema.schema",
+            says="'not'",
+            response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}},
+        ),
     ),
     Case(
         "contract.response_format",

@@ -44,6 +44,7 @@ class ScriptedEngine:
     facts: EngineFacts = field(default_factory=facts)
     cached_tokens: int = 0
     on_feed: Exception | None = None
+    on_guidance: Exception | None = None
     fed: list[tuple[int, ...]] = field(default_factory=list)
     options: list[SearchOptions] = field(default_factory=list)
     closed: int = 0
@@ -58,6 +59,9 @@ class ScriptedEngine:
         return TableDetokenizer(BYTES, drops_leading_spaces=True)
 
     def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> TokenSequence:
+        if options.guidance is not None and self.on_guidance is not None:
+            raise self.on_guidance
+
         self.options.append(options)
         return ScriptedSequence(self)
 
