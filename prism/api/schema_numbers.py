@@ -32,22 +32,17 @@ def number_bounds(schema: Mapping[str, object], path: str, *, is_integer: bool) 
         # The compiler finds no multiples below 0.
         least = Fraction(0) if step is not None else -limit
         low, high = max(least if low is None else low, least), min(limit if high is None else high, limit)
-    elif low is not None or high is not None:
-        low = None if low is None else max(low, Fraction(-_LARGEST))
-        high = None if high is None else min(high, Fraction(_LARGEST))
+    else:
+        # With two bounds the compiler writes no exponents.
+        low = max(Fraction(-_LARGEST) if low is None else low, Fraction(-_LARGEST))
+        high = min(Fraction(_LARGEST) if high is None else high, Fraction(_LARGEST))
 
-    if is_integer and low is not None and high is not None:
+    if is_integer:
         low, high = Fraction(math.ceil(low)), Fraction(math.floor(high))
 
-    bounds: dict[str, object] = {}
+    bounds: dict[str, object] = {"minimum": _written(low, ROUND_CEILING), "maximum": _written(high, ROUND_FLOOR)}
 
-    if low is not None:
-        bounds["minimum"] = _written(low, ROUND_CEILING)
-
-    if high is not None:
-        bounds["maximum"] = _written(high, ROUND_FLOOR)
-
-    if low is not None and high is not None and Fraction(str(bounds["minimum"])) > Fraction(str(bounds["maximum"])):
+    if Fraction(str(bounds["minimum"])) > Fraction(str(bounds["maximum"])):
         raise SchemaUnsupported(path, "leaves no number that can be written")
 
     return bounds if step is None else {**bounds, "multipleOf": step}

@@ -45,7 +45,7 @@ def object_keywords(schema: Schema, path: str, rewrite: _Rewrite, *, may_close: 
 
     if "additionalProperties" in schema:
         result["additionalProperties"] = rewrite(schema["additionalProperties"], f"{path}/additionalProperties")
-    elif may_close and properties and not patterns and all(name in properties for name in required):
+    elif may_close and "properties" in schema and not patterns and all(name in properties for name in required):
         result["additionalProperties"] = False
 
     return result | _counts(schema, path, properties, required)

@@ -31,16 +31,20 @@ _APPLICATORS: Final = ("anyOf", "oneOf", "allOf", "$ref")
 _ARRAY_KEYS: Final = ("items", "prefixItems")
 
 
-def compiler_schema(schema: Schema) -> dict[str, object]:
-    """Return the schema for the compiler. Raises SchemaUnsupported."""
-    return _Rewriting(schema).run()
+def compiler_schema(schema: Schema, *, has_plain_numbers: bool = False) -> dict[str, object]:
+    """Return the schema for the compiler. Raises SchemaUnsupported.
+
+    has_plain_numbers: numbers are written without exponents, so that each is one that any program can hold.
+    """
+    return _Rewriting(schema, has_plain_numbers=has_plain_numbers).run()
 
 
 class _Rewriting:
     """One schema on its way. Each target of a reference becomes a definition, once for each way in which it is used."""
 
-    def __init__(self, schema: Schema) -> None:
+    def __init__(self, schema: Schema, *, has_plain_numbers: bool) -> None:
         self._schema = schema
+        self._has_plain_numbers = has_plain_numbers
         self._references = References(schema)
         self._names: dict[tuple[int, bool], str] = {}
         self._pending: list[tuple[str, object, bool, str]] = []
@@ -81,7 +85,7 @@ class _Rewriting:
         check_types(schema, path)
         refuse_unenforceable(schema, path)
         result = plain_keywords(schema, path)
-        result |= _numbers(schema, path)
+        result |= _numbers(schema, path, is_plain=self._has_plain_numbers)
         is_alone = not is_shared and not any(key in schema for key in _APPLICATORS)
         inside = partial(self._rewrite, is_shared=not is_alone)
         result |= self._arrays(schema, path, inside)
@@ -171,17 +175,16 @@ def _says_much(schema: Schema) -> bool:
     return sum(key in schema for key in (*_APPLICATORS, *OBJECT_KEYS, *_ARRAY_KEYS)) > 1
 
 
-def _numbers(schema: Schema, path: str) -> dict[str, object]:
+def _numbers(schema: Schema, path: str, *, is_plain: bool) -> dict[str, object]:
     named = schema.get("type")
     types = {named} if isinstance(named, str) else set(named) if isinstance(named, list) else set()
     is_integer = "integer" in types and "number" not in types
     is_bounded = any(key in schema for key in NUMBER_KEYS)
 
     # With values that are named one by one there is nothing to bound.
-    if not is_bounded and (not is_integer or "const" in schema or "enum" in schema):
-        return {}
-
-    return number_bounds(schema, path, is_integer=is_integer)
+    is_free = "const" not in schema and "enum" not in schema
+    needs_bounds = is_free and (is_integer or (is_plain and "number" in types))
+    return number_bounds(schema, path, is_integer=is_integer) if is_bounded or needs_bounds else {}
 
 
 def _parts(schema: Schema, key: str, path: str) -> list[object]:

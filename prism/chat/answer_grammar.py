@@ -56,7 +56,11 @@ class GrammarWords:
         if self.is_special(closing):
             return f"/(?s:.*)/ {self.text(closing)}", ""
 
-        return name, f"{name}[lazy]: /(?s:.*){_escaped(closing)}/\n"
+        return name, f"{name}[lazy]: {self.lazy(closing)}\n"
+
+    def lazy(self, closing: str) -> str:
+        """Return the expression for any text up to and with `closing`, which is no control token; for a rule that is marked as lazy."""
+        return f"/(?s:.*){_escaped(closing)}/"
 
 
 def json_part(schema: Mapping[str, object]) -> str:
