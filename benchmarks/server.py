@@ -69,8 +69,8 @@ class Server:
             connection.request(method, path, None if body is None else json.dumps(body))
             return json.loads(connection.getresponse().read())
 
-    def stream(self, content: str, max_tokens: int, model: str = DEMO_MODEL) -> Streamed:
-        """Return one greedy streamed chat."""
+    def stream(self, content: str, max_tokens: int, model: str = DEMO_MODEL, **fields: object) -> Streamed:
+        """Return one greedy streamed chat. fields: more of the body."""
         body = {
             "model": model,
             "messages": [{"role": "user", "content": content}],
@@ -78,6 +78,7 @@ class Server:
             "temperature": 0,
             "stream": True,
             "stream_options": {"include_usage": True},
+            **fields,
         }
         connection = http.client.HTTPConnection("127.0.0.1", self.port, timeout=120)
 
