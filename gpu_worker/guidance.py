@@ -25,7 +25,7 @@ _TOO_MUCH = re.compile(r"Error (?:committing tokens|computing mask): *(.*)", re.
 # Where in the text it was, as seen by nobody but us: the text is made by the front.
 _POSITION = re.compile(r"^at \d+\(\d+\): ")
 _WRAPPING = "failed to compile JSON schema: "
-_EXCERPT = re.compile(r"\n +\d+ \| .*|\n<state>.*", re.DOTALL)
+_EXCERPT = re.compile(r"\n +\d+ \| .*|\n<(?:state|backtrace)>.*", re.DOTALL)
 
 
 class Constrainer:

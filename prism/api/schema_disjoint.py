@@ -10,28 +10,55 @@ from prism.api.schema_finite import REFERENCE_PREFIX
 _Schema: TypeAlias = Mapping[str, object]
 
 _DEEPEST: Final = 8
+_MOST_LOOKS: Final = 50_000
 _TYPES: Final = frozenset({"null", "boolean", "number", "string", "array", "object"})
 
 
-def are_disjoint(left: object, right: object, definitions: _Schema, depth: int = 0) -> bool:
-    """Return True when no value fits both. definitions: what `$ref` leads to."""
-    if left is False or right is False:
-        return True
+class Comparison:
+    """Compares schemas, as far as its budget of looks goes. definitions: what `$ref` leads to."""
 
-    if depth > _DEEPEST:
+    def __init__(self, definitions: _Schema, looks: int = _MOST_LOOKS) -> None:
+        self._definitions = definitions
+        self._looks = looks
+
+    def are_disjoint(self, left: object, right: object, depth: int = 0) -> bool:
+        """Return True when no value fits both."""
+        if left is False or right is False:
+            return True
+
+        self._looks -= 1
+
+        if depth > _DEEPEST or self._looks < 0:
+            return False
+
+        a, b = _resolved(left, self._definitions), _resolved(right, self._definitions)
+
+        if a is None or b is None:
+            return False
+
+        return (
+            not (_types(a) & _types(b))
+            or _values_differ(a, b)
+            or self._choices_differ(a, b, depth)
+            or self._properties_differ(a, b, depth)
+        )
+
+    def _choices_differ(self, a: _Schema, b: _Schema, depth: int) -> bool:
+        for one, other in ((a, b), (b, a)):
+            choices = one.get("anyOf")
+
+            if isinstance(choices, list) and all(self.are_disjoint(choice, other, depth + 1) for choice in choices):
+                return True
+
         return False
 
-    a, b = _resolved(left, definitions), _resolved(right, definitions)
+    def _properties_differ(self, a: _Schema, b: _Schema, depth: int) -> bool:
+        """Both objects, and a property that one of them must have cannot be what both want."""
+        if _types(a) | _types(b) != {"object"}:
+            return False
 
-    if a is None or b is None:
-        return False
-
-    return (
-        not (_types(a) & _types(b))
-        or _values_differ(a, b)
-        or _choices_differ(a, b, definitions, depth)
-        or _properties_differ(a, b, definitions, depth)
-    )
+        names = {*_required(a), *_required(b)}
+        return any(self.are_disjoint(_property(a, name), _property(b, name), depth + 1) for name in names)
 
 
 def _resolved(schema: object, definitions: _Schema) -> _Schema | None:
@@ -87,33 +114,13 @@ def _values(schema: _Schema) -> list[object] | None:
 
 def _values_differ(a: _Schema, b: _Schema) -> bool:
     left, right = _values(a), _values(b)
-    return left is not None and right is not None and not any(_is_same(x, y) for x in left for y in right)
+    return left is not None and right is not None and not (_marks(left) & _marks(right))
 
 
-def _is_same(x: object, y: object) -> bool:
-    # True == 1 to Python, and not to JSON.
-    return _type_of(x) == _type_of(y) and (x == y or _type_of(x) in ("array", "object"))
-
-
-def _choices_differ(a: _Schema, b: _Schema, definitions: _Schema, depth: int) -> bool:
-    for one, other in ((a, b), (b, a)):
-        choices = one.get("anyOf")
-
-        if isinstance(choices, list) and all(are_disjoint(choice, other, definitions, depth + 1) for choice in choices):
-            return True
-
-    return False
-
-
-def _properties_differ(a: _Schema, b: _Schema, definitions: _Schema, depth: int) -> bool:
-    """Both objects, and a property that one of them must have cannot be what both want."""
-    if _types(a) | _types(b) != {"object"}:
-        return False
-
-    return any(
-        are_disjoint(_property(a, name), _property(b, name), definitions, depth + 1)
-        for name in {*_required(a), *_required(b)}
-    )
+def _marks(values: list[object]) -> set[tuple[str, object]]:
+    """The values, each with its type, since True is 1 to Python and not to JSON. All lists are alike here, and all objects."""
+    types = ((_type_of(value), value) for value in values)
+    return {(name, None if name in ("array", "object") else value) for name, value in types}
 
 
 def _required(schema: _Schema) -> list[str]:

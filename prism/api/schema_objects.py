@@ -25,7 +25,7 @@ def object_keywords(schema: Schema, path: str, rewrite: _Rewrite, *, may_close: 
     required = _required(schema, path)
     result: dict[str, object] = {}
 
-    if sum(name not in required for name in properties) > MAX_OPTIONAL_PROPERTIES:
+    if len(properties.keys() - set(required)) > MAX_OPTIONAL_PROPERTIES:
         raise SchemaUnsupported(path, f"has more than {MAX_OPTIONAL_PROPERTIES} optional properties")
 
     if properties:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final, TypeAlias
 
-from prism.api.schema_disjoint import are_disjoint
+from prism.api.schema_disjoint import Comparison
 from prism.api.schema_faults import SchemaUnsupported
 from prism.api.schema_finite import REFERENCE_PREFIX, has_circle, is_endless
 from prism.api.schema_keywords import OBJECT_KEYS, check_types, plain_keywords, refuse_unenforceable
@@ -27,6 +27,7 @@ _Rewritten: TypeAlias = dict[str, object] | bool
 _Rewrite: TypeAlias = Callable[[object, str], _Rewritten]
 
 MAX_SUBSCHEMAS: Final = 20_000
+MAX_DEFINITIONS: Final = 1_000
 _APPLICATORS: Final = ("anyOf", "oneOf", "allOf", "$ref")
 _ARRAY_KEYS: Final = ("items", "prefixItems")
 
@@ -64,8 +65,10 @@ class _Rewriting:
         if self._definitions and (has_circle(self._definitions) or is_endless(root, self._definitions)):
             raise SchemaUnsupported("#", "refers to itself without an end: no answer could ever fit it")
 
+        comparison = Comparison(self._definitions)
+
         for narrow, wide, path in self._choices:
-            self._check_choices(narrow, wide, path)
+            _check_choices(comparison, narrow, wide, path)
 
         return {**root, "$defs": self._definitions} if self._definitions else root
 
@@ -149,21 +152,14 @@ class _Rewriting:
 
         return narrow
 
-    def _check_choices(self, narrow: list[_Rewritten], wide: list[_Rewritten], path: str) -> None:
-        for n, choice in enumerate(narrow):
-            for m, other in enumerate(wide):
-                if n != m and not are_disjoint(choice, other, self._definitions):
-                    first, second = sorted((n, m))
-                    raise SchemaUnsupported(
-                        path,
-                        f"has a 'oneOf' whose choices {first} and {second} might both fit: use 'anyOf', or make them differ",
-                    )
-
     def _reference(self, reference: object, path: str, *, is_shared: bool) -> str:
         target = self._references.target(reference, path)
         key = (id(target), is_shared)
 
         if key not in self._names:
+            if len(self._names) >= MAX_DEFINITIONS:
+                raise SchemaUnsupported("#", f"refers to more than {MAX_DEFINITIONS} schemas in it")
+
             self._names[key] = f"d{len(self._names)}"
             self._pending.append((self._names[key], target, is_shared, str(reference)))
 
@@ -194,3 +190,14 @@ def _parts(schema: Schema, key: str, path: str) -> list[object]:
         raise SchemaUnsupported(path, f"has a '{key}' that is no list of schemas")
 
     return parts
+
+
+def _check_choices(comparison: Comparison, narrow: list[_Rewritten], wide: list[_Rewritten], path: str) -> None:
+    for n, choice in enumerate(narrow):
+        for m, other in enumerate(wide):
+            if n != m and not comparison.are_disjoint(choice, other):
+                first, second = sorted((n, m))
+                raise SchemaUnsupported(
+                    path,
+                    f"has a 'oneOf' whose choices {first} and {second} might both fit: use 'anyOf', or make them differ",
+                )

@@ -252,6 +252,23 @@ CASES = (
             response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"not": {}}}},
         ),
     ),
+    Case("contract.response_format", "any object is taken", taken(response_format={"type": "json_object"})),
+    Case(
+        "contract.response_format",
+        "a schema is taken",
+        taken(response_format={"type": "json_schema", "json_schema": {"name": "n", "schema": {"type": "integer"}}}),
+    ),
+    Case(
+        "contract.response_format",
+        "arguments that cannot be held to their schema are refused",
+        refused(
+            400,
+            param="tools[0].function.parameters",
+            says="'not'",
+            tools=[{"type": "function", "function": {"name": "f", "parameters": {"type": "object", "not": {}}}}],
+            tool_choice="required",
+        ),
+    ),
     Case(
         "contract.response_format",
         "a bad shape is named",

@@ -2,16 +2,27 @@
 
 from tests.contract.row import Row, later, rows_of
 
-CONSTRAINED = "decoding under a grammar is not built"
 KEPT = "kept prefixes are not built"
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
         "1. Where they differ",
         ("contract.first-delta", "the first delta has the role and an empty content"),
-        ("contract.response_format", "never ignored: text, or refused where the engine cannot; bad shapes are a 400"),
-        later("1. Where they differ", "contract.json", "content that parses and fits the schema", CONSTRAINED),
-        later("1. Where they differ", "contract.must-call", "required and named calls are certain", CONSTRAINED),
+        ("contract.response_format", "text, any object, or what fits a schema; what cannot be kept is a 400"),
+        (
+            "contract.json",
+            "content that parses and fits the schema, behind the thinking of models that think",
+            "whole/test_structured_output.py::test_a_random_model_answers_random_schemas_with_what_fits "
+            "whole/test_structured_output.py::test_a_streamed_answer_is_the_whole_answer_and_fits "
+            "whole/test_structured_output.py::test_json_mode_gives_an_object "
+            "whole/test_structured_thinking.py::test_thinking_that_the_prompt_has_opened_goes_on_until_it_is_closed",
+        ),
+        (
+            "contract.must-call",
+            "required and named calls are certain",
+            "whole/test_forced_calls.py::test_every_answer_is_a_call_that_fits "
+            "whole/test_forced_calls.py::test_one_call_when_only_one_is_wanted",
+        ),
         (
             "contract.images",
             "models that can see take pictures as data URLs; links are never fetched; what cannot be decoded is a 400 that names it",

@@ -1,6 +1,7 @@
 """`python -m tests.fuzz`: many damaged bodies against a server of its own, and the figures. Ends with 1 when something was found.
 
-With `--bombs` it sends the bodies that are made to cost time instead, and tells for how long each kept others from being answered.
+With `--schemas N` it asks for answers under random schemas instead, each of which must fit. With `--bombs` it sends the bodies that are
+made to cost time, and tells for how long each kept others from being answered.
 """
 
 import argparse
@@ -12,6 +13,8 @@ from tests.fuzz.bombs import BOMBS
 from tests.fuzz.campaign import run_campaign
 from tests.fuzz.fuzzed_servers import engine_server, stand_in_server
 from tests.fuzz.loop_lag import lag_of
+from tests.fuzz.schema_campaign import run_schemas
+from tests.fuzz.valid_bodies import MODEL
 
 _SERVERS = {"stand-in": stand_in_server, "engine": engine_server}
 
@@ -23,9 +26,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1, help="another one damages in other ways (1)")
     parser.add_argument("--worker", choices=tuple(_SERVERS), default="stand-in", help="who answers (stand-in)")
     parser.add_argument("--bombs", action="store_true", help="send bodies of 10 MiB that are made to cost time")
+    parser.add_argument(
+        "--schemas", type=int, default=0, help="ask under so many random schemas, the first of the number --seed"
+    )
     arguments = parser.parse_args()
+    # Only an engine keeps to a schema.
+    worker = "engine" if arguments.schemas else arguments.worker
 
-    with tempfile.TemporaryDirectory(prefix="prism-fuzz-") as name, _SERVERS[arguments.worker](Path(name)) as base_url:
+    with tempfile.TemporaryDirectory(prefix="prism-fuzz-") as name, _SERVERS[worker](Path(name)) as base_url:
+        if arguments.schemas:
+            return _schemas(base_url, arguments.seed, arguments.schemas)
+
         return _bombs(base_url) if arguments.bombs else _campaign(base_url, arguments.seed, arguments.bodies)
 
 
@@ -34,6 +45,12 @@ def _campaign(base_url: str, seed: int, bodies: int) -> int:
     sys.stdout.write("\n".join(tally.lines()) + "\n")
     is_clean = not tally.complaints and not tally.server_faults and tally.worker_before == tally.worker_after
     return 0 if is_clean else 1
+
+
+def _schemas(base_url: str, first: int, count: int) -> int:
+    tally = run_schemas(base_url, MODEL, first, count)
+    sys.stdout.write("\n".join(tally.lines()) + "\n")
+    return 1 if tally.complaints else 0
 
 
 def _bombs(base_url: str) -> int:

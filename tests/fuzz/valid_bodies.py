@@ -56,7 +56,14 @@ _WHOLE_CHAT: Mapping[str, Any] = {
     "tools": [_TOOL],
     "tool_choice": {"type": "function", "function": {"name": "weather"}},
     "parallel_tool_calls": False,
-    "response_format": {"type": "text"},
+    "response_format": {
+        "type": "json_schema",
+        "json_schema": {
+            "name": "n",
+            "strict": True,
+            "schema": {"type": "object", "properties": {"a": {"enum": ["x", 1]}}, "required": ["a"]},
+        },
+    },
     "reasoning_effort": "low",
     "reasoning": {"enabled": True, "effort": "high"},
     "conversation_id": "c-1",
