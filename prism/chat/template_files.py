@@ -8,7 +8,7 @@ import json
 import logging
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from stat import S_ISREG
@@ -43,8 +43,8 @@ class TemplateFiles:
     templates: Mapping[str, str]
     named_tokens: Mapping[str, str]
     special_tokens: frozenset[str]
-    special_ids: Mapping[str, int]
     adds_bos: bool
+    special_ids: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

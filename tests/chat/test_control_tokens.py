@@ -30,7 +30,7 @@ token_texts = st.lists(
 
 def templates(source: str, *, tokens: tuple[str, ...] = TOKENS) -> ChatTemplate:
     files = TemplateFiles(
-        {"default": source}, {"bos_token": "<s>", "eos_token": "</s>"}, frozenset(tokens), {}, adds_bos=False
+        {"default": source}, {"bos_token": "<s>", "eos_token": "</s>"}, frozenset(tokens), adds_bos=False
     )
     return ChatTemplate("model", files, TemplateMode.AUTO)
 
