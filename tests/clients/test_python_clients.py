@@ -41,6 +41,14 @@ def test_litellm_works(server: ServedPrism, folder: Path, report: Report) -> Non
     assert seen["tools"] == WORDS
 
 
+def test_instructor_works(server: ServedPrism, folder: Path, report: Report) -> None:
+    seen = python_environment(folder, server, ["instructor", "openai"]).run_script("python", "instructor_modes.py")
+    report(seen)
+
+    assert seen["json_schema"] == 4
+    assert seen["tools"] == 4
+
+
 LLM_MODELS = """
 - model_id: prism
   model_name: smollm2-135m
