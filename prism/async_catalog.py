@@ -19,6 +19,10 @@ class AsyncCatalog:
         """See `Catalog.models`."""
         return await asyncio.to_thread(self._catalog.models)
 
+    async def find_exact(self, name: str) -> ModelEntry | None:
+        """See `Catalog.find_exact`."""
+        return await asyncio.to_thread(self._catalog.find_exact, name)
+
     async def resolve(self, name: str) -> ModelEntry:
         """See `Catalog.resolve`."""
         return await asyncio.to_thread(self._catalog.resolve, name)

@@ -85,6 +85,15 @@ class Catalog:
                 # A file that was completed in place changes no folder's time: look once more before saying no.
                 return self._find(wanted, self._walk().models)
 
+    def find_exact(self, name: str) -> ModelEntry | None:
+        """Return the model with this id or in this folder; None when only an alias or a part of a name could lead to one."""
+        wanted = name.strip()
+
+        with self._lock:
+            models = self._fresh_scan().models
+
+        return (_by_id(wanted, models) or _by_path(wanted, models)) if wanted else None
+
     def _fresh_scan(self) -> Scan:
         scan = self._scan
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from ipc.messages import DeviceChoice
 from prism import setting_values as read
+from prism.ollama.address import DEFAULT_URL, daemon_url
 from prism.setting_source import SettingSource
 from prism.setting_values import LogLevel, TemplateMode
 
@@ -68,6 +69,7 @@ class ServeSettings:
     parallel: most requests at the same time, for a model that was made for several.
     threads: of the engine's CPU work; None leaves the choice to the engine.
     event_log: where a line is added for each thing that happens to a turn, a worker or a request; None for nowhere.
+    ollama_url: base URL of the Ollama daemon, whether or not one runs.
     allows_special_tokens: text of control tokens in a client's message acts as the token instead of staying text.
     """
 
@@ -98,6 +100,7 @@ class ServeSettings:
     load_timeout_s: float = 120.0
     log_level: LogLevel = LogLevel.INFO
     event_log: Path | None = None
+    ollama_url: str = DEFAULT_URL
 
 
 def load_serve_settings(
@@ -119,6 +122,14 @@ def load_model_paths(environ: Mapping[str, str] | None = None) -> ModelPaths:
     paths = _model_paths(source)
     source.raise_problems()
     return paths
+
+
+def load_ollama_url(environ: Mapping[str, str] | None = None) -> str:
+    """Return the base URL of the Ollama daemon, for commands that need no more. Raises SettingsError."""
+    source = SettingSource(os.environ if environ is None else environ)
+    url = _ollama_url(source)
+    source.raise_problems()
+    return url
 
 
 def load_server_url(flag: str | None, environ: Mapping[str, str] | None = None) -> str:
@@ -158,6 +169,7 @@ def _http_settings(paths: ModelPaths, source: SettingSource, flags: ServeFlags) 
         ),
         max_queue=value("PRISM_MAX_QUEUE", read.whole_number(0), base.max_queue, "--max-queue", flags.max_queue),
         sse_ping_s=value("PRISM_SSE_PING", _seconds, base.sse_ping_s, "--sse-ping", flags.sse_ping),
+        ollama_url=_ollama_url(source),
         log_level=value("PRISM_LOG_LEVEL", read.one_of(LogLevel), base.log_level, "--log-level", flags.log_level),
     )
 
@@ -206,6 +218,10 @@ def _model_paths(source: SettingSource) -> ModelPaths:
         search_path += [home / ".prism" / "models", foundry / "Microsoft", foundry]
 
     return ModelPaths(state_dir=state_dir, model_dirs=tuple(dict.fromkeys(search_path)), download_dir=search_path[0])
+
+
+def _ollama_url(source: SettingSource) -> str:
+    return source.value("OLLAMA_HOST", daemon_url, DEFAULT_URL)
 
 
 def _runtime_dir(source: SettingSource) -> Path | None:

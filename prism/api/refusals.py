@@ -27,6 +27,11 @@ def ambiguous_model(name: str, candidates: Sequence[str]) -> ApiError:
     )
 
 
+def model_not_found(reason: str) -> ApiError:
+    """No model is meant by the name. reason: a whole sentence."""
+    return refusal(ErrorCode.MODEL_NOT_FOUND, reason, param="model")
+
+
 def context_length_exceeded(reason: str, param: str) -> ApiError:
     """The prompt leaves no room for an answer. reason: both numbers, in words. param: `messages` or `prompt`."""
     return refusal(ErrorCode.CONTEXT_LENGTH_EXCEEDED, reason, param=param)

@@ -78,7 +78,7 @@ class ChatChoice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
-    """model: the name that the client sent. created: seconds of the Unix epoch."""
+    """model: the name that the client sent. created: seconds of the Unix epoch. prompt_truncated: Ollama read only a part of the prompt."""
 
     id: str
     object: Literal["chat.completion"] = "chat.completion"
@@ -87,6 +87,7 @@ class ChatCompletion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChatChoice]
     usage: Usage | UnsetType = UNSET
     telemetry: Telemetry | UnsetType = UNSET
+    prompt_truncated: Literal[True] | UnsetType = UNSET
 
 
 class DeltaFunction(msgspec.Struct, frozen=True, kw_only=True):
@@ -132,6 +133,7 @@ class ChatChunk(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[ChatChunkChoice]
     usage: Usage | UnsetType | None = UNSET
     telemetry: Telemetry | UnsetType = UNSET
+    prompt_truncated: Literal[True] | UnsetType = UNSET
 
 
 class CompletionChoice(msgspec.Struct, frozen=True, kw_only=True):
@@ -152,6 +154,7 @@ class Completion(msgspec.Struct, frozen=True, kw_only=True):
     choices: list[CompletionChoice]
     usage: Usage | UnsetType | None = UNSET
     telemetry: Telemetry | UnsetType = UNSET
+    prompt_truncated: Literal[True] | UnsetType = UNSET
 
 
 class Embedding(msgspec.Struct, frozen=True, kw_only=True):

@@ -60,7 +60,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         name="getModel",
         summary="One model",
         response=ModelCard,
-        errors=(400, 404),
+        errors=(400, 404, 502),
     ),
     Route(
         method="POST",

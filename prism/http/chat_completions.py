@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions for ONNX models.
+"""POST /v1/chat/completions: here for ONNX models; those of the Ollama daemon are handed on to `prism.http.ollama_chat`.
 
 All that can be refused is refused before the first byte of the answer, streams included: the order of the calls in
 `chat_completions` and `_prepare` is the order of checks that docs/api.md promises.
@@ -35,7 +35,9 @@ from prism.http.body import read_body
 from prism.http.chunks import ChatEvents
 from prism.http.error_table import to_api_error
 from prism.http.generation import Generation, Outcome, likely_tokens
-from prism.http.onnx_model import resolve_onnx_model
+from prism.http.headers import DROPPED_PARTS_HEADER
+from prism.http.model_names import OllamaModel, resolve_model
+from prism.http.ollama_chat import ollama_chat
 from prism.http.services import SERVICES
 from prism.http.sse import EventStream, open_event_stream
 from prism.model_entry import ModelEntry
@@ -43,8 +45,6 @@ from prism.settings import ServeSettings
 from supervisor.settings import ModelRef
 
 logger = logging.getLogger(__name__)
-
-DROPPED_PARTS_HEADER = "X-Prism-Dropped-Parts"
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +65,11 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     """Handle one request. Cancelled by aiohttp when the client leaves: the turn then ends, and with it the work."""
     services = request.app[SERVICES]
     chat = decode_chat_request(await read_body(request))
-    entry = await resolve_onnx_model(services, chat.model)
+    entry = await resolve_model(services, chat.model)
+
+    if isinstance(entry, OllamaModel):
+        return await ollama_chat(request, chat, entry)
+
     prepared = await services.prompts.run(lambda: _prepare(services.settings, chat, entry))
     services.host.check_task(prepared.model, prepared.task)
 

@@ -13,6 +13,7 @@ from prism.chat.finish_reason import OpenAiFinishReason
 from prism.chat.tool_call_values import ToolCall
 
 _encode: Final = msgspec.json.Encoder().encode
+_PROMPT_CUT: Final = b',"prompt_truncated":true'
 
 
 class _Head(msgspec.Struct, frozen=True):
@@ -60,14 +61,14 @@ class ChatEvents:
         ]
         return self._delta(ChatDelta(tool_calls=deltas))
 
-    def finish(self, reason: OpenAiFinishReason) -> bytes:
-        """The event that says why the answer ended."""
-        return b"".join((self._open, b'{},"finish_reason":', _encode(reason), b"}]", self._tail))
+    def finish(self, reason: OpenAiFinishReason, *, is_prompt_cut: bool = False) -> bytes:
+        """The event that says why the answer ended. is_prompt_cut: and that it answers only a part of the prompt."""
+        choice = (self._open, b'{},"finish_reason":', _encode(reason), b"}]")
+        return b"".join((*choice, _PROMPT_CUT if is_prompt_cut else b"", self._tail))
 
-    def usage(self, usage: Usage, telemetry: Telemetry) -> bytes:
+    def usage(self, usage: Usage, telemetry: Telemetry | None = None) -> bytes:
         """The last event, when counts were asked for."""
-        figures = (b',"choices":[],"usage":', _encode(usage), b',"telemetry":', _encode(telemetry), b"}\n\n")
-        return self._head + b"".join(figures)
+        return self._head + _figures(usage, telemetry)
 
     def _delta(self, delta: ChatDelta) -> bytes:
         return b"".join((self._open, _encode(delta), self._close))
@@ -85,15 +86,20 @@ class TextEvents:
         """A piece of the text of prompt number index."""
         return self._choice(index, _encode(text), b"null")
 
-    def finish(self, index: int, reason: OpenAiFinishReason) -> bytes:
-        """The end of the text of prompt number index."""
-        return self._choice(index, b'""', _encode(reason))
+    def finish(self, index: int, reason: OpenAiFinishReason, *, is_prompt_cut: bool = False) -> bytes:
+        """The end of the text of prompt number index. is_prompt_cut: which answers only a part of that prompt."""
+        return self._choice(index, b'""', _encode(reason), _PROMPT_CUT if is_prompt_cut else b"")
 
-    def usage(self, usage: Usage, telemetry: Telemetry) -> bytes:
+    def usage(self, usage: Usage, telemetry: Telemetry | None = None) -> bytes:
         """The last event, when counts were asked for."""
-        figures = (b',"choices":[],"usage":', _encode(usage), b',"telemetry":', _encode(telemetry), b"}\n\n")
-        return self._head + b"".join(figures)
+        return self._head + _figures(usage, telemetry)
 
-    def _choice(self, index: int, text: bytes, reason: bytes) -> bytes:
+    def _choice(self, index: int, text: bytes, reason: bytes, more: bytes = b"") -> bytes:
         choice = b',"choices":[{"index":%d,"text":%b,"finish_reason":%b}]' % (index, text, reason)
-        return self._head + choice + self._tail
+        return self._head + choice + more + self._tail
+
+
+def _figures(usage: Usage, telemetry: Telemetry | None) -> bytes:
+    """The rest of the last event. telemetry: None for models that run elsewhere."""
+    speed = (b',"telemetry":', _encode(telemetry)) if telemetry is not None else ()
+    return b"".join((b',"choices":[],"usage":', _encode(usage), *speed, b"}\n\n"))

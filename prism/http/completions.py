@@ -1,6 +1,7 @@
-"""POST /v1/completions for ONNX models: the raw prompt, no template, no reading of thinking or tools.
+"""POST /v1/completions: for ONNX models the raw prompt, no template, no reading of thinking or tools.
 
-Several prompts are answered one after another in one turn, each as a choice of its own.
+Several prompts are answered one after another in one turn, each as a choice of its own. Models of the Ollama daemon are handed on to
+`prism.http.ollama_completions`.
 """
 
 import contextlib
@@ -21,7 +22,8 @@ from prism.http.body import read_body
 from prism.http.chunks import TextEvents
 from prism.http.error_table import to_api_error
 from prism.http.generation import Generation, Outcome, likely_tokens
-from prism.http.onnx_model import resolve_onnx_model
+from prism.http.model_names import OllamaModel, resolve_model
+from prism.http.ollama_completions import ollama_completions
 from prism.http.services import SERVICES
 from prism.http.sse import EventStream, open_event_stream
 from supervisor.model_host import Turn
@@ -32,7 +34,11 @@ async def completions(request: web.Request) -> web.StreamResponse:
     """Handle one request. Cancelled by aiohttp when the client leaves: the turn then ends, and with it the work."""
     services = request.app[SERVICES]
     completion = decode_completion_request(await read_body(request))
-    entry = await resolve_onnx_model(services, completion.model)
+    entry = await resolve_model(services, completion.model)
+
+    if isinstance(entry, OllamaModel):
+        return await ollama_completions(request, completion, entry)
+
     check_numbers(completion, is_onnx=True)
     model = ModelRef(entry.id, entry.path)
 

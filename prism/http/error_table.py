@@ -4,7 +4,7 @@ import logging
 import math
 
 from prism.api.errors import ApiError, ErrorCode, Holder, refusal
-from prism.api.refusals import ambiguous_model, internal_error, invalid_request, template_render_failed
+from prism.api.refusals import ambiguous_model, internal_error, invalid_request, model_not_found, template_render_failed
 from prism.catalog import AmbiguousModel, CatalogError, ModelNotFound
 from prism.chat.template_errors import TemplateRenderFailed
 from supervisor import errors as supervision
@@ -75,6 +75,6 @@ def _of_catalog(error: CatalogError) -> ApiError:
         case AmbiguousModel(name=name, names=names):
             return ambiguous_model(name, names)
         case ModelNotFound():
-            return refusal(ErrorCode.MODEL_NOT_FOUND, str(error), param="model")
+            return model_not_found(str(error))
         case _:
             return invalid_request(str(error), "model")

@@ -30,6 +30,8 @@ from prism.http.prompt_thread import PromptThread
 from prism.http.self_watch import end_for_sure, watched_loop
 from prism.http.services import Services
 from prism.model_entry import ModelEntry
+from prism.ollama.daemon import OllamaDaemon
+from prism.ollama.inventory import Inventory
 from prism.settings import ServeSettings
 from prism.systemd_notify import Notifier
 from supervisor.errors import LockUnavailable, SupervisorError
@@ -115,6 +117,7 @@ async def open_services(
     with _runtime_dir(settings.runtime_dir) as runtime_dir:
         own = _supervisor_settings(settings, runtime_dir)
         machine = Machine(settings.device)
+        ollama = OllamaDaemon(settings.ollama_url)
         services = Services(
             settings=settings,
             host=ModelHost(
@@ -124,6 +127,8 @@ async def open_services(
             machine=machine,
             access=AccessRules(settings.host, settings.api_keys, settings.cors_origins),
             prompts=PromptThread(),
+            ollama=ollama,
+            inventory=Inventory(ollama),
         )
         services.machine.start()
 
@@ -131,6 +136,8 @@ async def open_services(
             yield services
         finally:
             await _close(services)
+            await services.inventory.close()
+            await services.ollama.close()
             await services.machine.close()
             await services.prompts.close()
 

@@ -12,6 +12,8 @@ from prism.async_catalog import AsyncCatalog
 from prism.http.access import AccessRules
 from prism.http.machine import Machine
 from prism.http.prompt_thread import PromptThread
+from prism.ollama.daemon import OllamaDaemon
+from prism.ollama.inventory import Inventory
 from prism.settings import ServeSettings
 from supervisor.model_host import ModelHost
 
@@ -31,6 +33,7 @@ class Services:
 
     access: who may talk to it, decided from the address it really listens on.
     prompts: where chats are rendered.
+    ollama, inventory: the Ollama daemon, and what it has.
     draining: set when a drain or a signal begins to end the server.
     exit: ends the server's main loop; set once, when the drain is done.
     preload: loads the model of `--model`; ended by a drain.
@@ -43,6 +46,8 @@ class Services:
     machine: Machine
     access: AccessRules
     prompts: PromptThread
+    ollama: OllamaDaemon
+    inventory: Inventory
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     exit: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)
@@ -65,6 +70,7 @@ class Services:
             self.preload.cancel()
 
         self.host.fail()
+        self.ollama.drain(0.0)
         self.exit.set()
 
     def begin_drain(self, timeout_s: float | None = None) -> None:
@@ -81,13 +87,19 @@ class Services:
             self.preload.cancel()
 
         self.draining.set()
-        task = self.host.drain(timeout_s)
+        self.ollama.drain(timeout_s)
+        host_drained = self.host.drain(timeout_s)
 
         if self._drain is None:
-            self._drain = task
-            task.add_done_callback(lambda _: asyncio.get_running_loop().call_later(EXIT_DELAY_S, self.exit.set))
+            self._drain = asyncio.get_running_loop().create_task(self._all_drained(host_drained))
+            self._drain.add_done_callback(lambda _: asyncio.get_running_loop().call_later(EXIT_DELAY_S, self.exit.set))
 
-        return task
+        return self._drain
+
+    async def _all_drained(self, host_drained: "asyncio.Task[str | None]") -> str | None:
+        model_id = await host_drained
+        await self.ollama.wait_idle()
+        return model_id
 
 
 def _log_failure(task: "asyncio.Task[str | None]") -> None:

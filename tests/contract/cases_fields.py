@@ -130,11 +130,6 @@ CASES = (
     Case(
         "fields.model", "is required for text completions too", refused(400, None, "model", COMPLETIONS, model=ABSENT)
     ),
-    Case(
-        "fields.model.ollama",
-        "names of Ollama's are told that it cannot be reached from here",
-        refused(502, "backend_unavailable", model="ollama:llama3.1"),
-    ),
     Case("fields.messages", "is required", refused(400, param="messages", messages=ABSENT)),
     Case("fields.messages", "must not be empty", refused(400, param="messages", messages=[])),
     Case("fields.messages", "is a list", refused(400, param="messages", messages="hello")),

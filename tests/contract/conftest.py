@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.contract.client import Client
+from tests.ollama.fake_process import serving_daemon
 from tests.served import serving, write_model
 from tests.whole.conftest import start_process, start_server
 
@@ -32,7 +33,7 @@ RAISING_TEMPLATE = (
 
 @pytest.fixture(scope="package")
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """A server without keys. Its cases never make it load another model, so its processes stay the same."""
+    """A server without keys, beside an Ollama daemon. Its cases never make it load another model, so its processes stay the same."""
     folder = tmp_path_factory.mktemp("served")
     write_model(folder, "stand-in", {"prompt_tokens": 7}, TEMPLATE)
     write_model(folder, "plain", template=PLAIN_TEMPLATE)
@@ -41,7 +42,7 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     write_model(folder, "twin-two")
     write_model(folder, "Phi-4-mini-instruct-generic-cpu")
 
-    with serving(folder, preload="stand-in") as base_url:
+    with serving_daemon() as daemon, serving(folder, preload="stand-in", OLLAMA_HOST=daemon) as base_url:
         yield Client(base_url)
 
 

@@ -31,6 +31,7 @@ ROWS: tuple[Row, ...] = (
             "whole/test_images.py::test_urls_that_are_no_pictures_are_a_400 "
             "whole/test_images.py::test_a_model_without_sight_drops_pictures_and_says_so",
         ),
+        ("contract.images.ollama", "pictures for Ollama are checked and passed on"),
         ("strict.roles", "five roles, developer as system where the template knows none; others are a 400"),
         (
             "contract.reasoning",

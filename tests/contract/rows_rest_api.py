@@ -1,8 +1,6 @@
 """The rows of the document of the REST API, section by section."""
 
-from tests.contract.row import Row, later, rows_of
-
-OLLAMA = "the pass-through to Ollama is not built"
+from tests.contract.row import Row, rows_of
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
@@ -24,9 +22,7 @@ ROWS: tuple[Row, ...] = (
             "whole/test_chat.py::test_a_whole_answer_has_the_shape_of_the_api",
         ),
         ("endpoints.completions", "text completions take the raw prompt"),
-        later(
-            "Endpoints", "endpoints.models.ollama", "models of Ollama in the list, prompts as one user message", OLLAMA
-        ),
+        ("endpoints.models.ollama", "models of Ollama in the list, prompts as one user message"),
         (
             "endpoints.unload",
             "drops the model that is held",
@@ -43,7 +39,7 @@ ROWS: tuple[Row, ...] = (
     *rows_of(
         "Request fields",
         ("fields.model", "required; found by the rules of the command line"),
-        ("fields.model.ollama", "names with the prefix of Ollama go there"),
+        ("fields.model.ollama", "names with the prefix of Ollama, and names that it has, go there"),
         ("fields.messages", "required list that is not empty; the template is the model's"),
         (
             "fields.stream",
@@ -55,6 +51,7 @@ ROWS: tuple[Row, ...] = (
             "one more event with counts and telemetry",
             "whole/test_chat.py::test_a_stream_ends_with_usage_if_asked_for",
         ),
+        ("fields.include_usage.ollama", "for Ollama only when it reports counts"),
         ("fields.stop", "one text or up to four; the first match ends the answer and is not shown"),
         ("fields.max_tokens", "512 by default, at least 1, under both names"),
         (
@@ -93,7 +90,7 @@ ROWS: tuple[Row, ...] = (
         ),
         ("responses.usage", "counts of the model's tokenizer"),
         ("responses.reasoning", "thinking goes to reasoning_content and out of content"),
-        later("Responses", "responses.ollama", "reason and counts as the daemon reports them", OLLAMA),
+        ("responses.ollama", "reason and counts as the daemon reports them"),
         ("responses.telemetry", "time to first token, speed, device"),
         ("stream.order", "role, deltas, reason, end; unchanged without the option"),
         ("stream.reasoning", "deltas of thinking come first"),
@@ -123,7 +120,7 @@ ROWS: tuple[Row, ...] = (
             "gpu_worker/test_markers.py::test_the_brackets_of_calls_and_thinking_are_markers",
         ),
         ("tools.stream", "held back, and sent as few chunks at the end"),
-        later("Tool calling", "tools.ollama", "the daemon reads the calls", OLLAMA),
+        ("tools.ollama", "the daemon reads the calls"),
         ("tools.shape", "the shape of the reply is guaranteed, the choice is not"),
         (
             "tools.structure",
@@ -138,8 +135,12 @@ ROWS: tuple[Row, ...] = (
         ("embeddings.input", "a text, or up to 256, none empty, no tokens"),
         ("embeddings.encoding", "float or base64"),
         ("embeddings.dimensions", "a 400 with a code"),
-        ("embeddings.daemon", "no daemon is a 502"),
-        later("Embeddings", "embeddings.reply", "one vector for each text, and counts", OLLAMA),
+        (
+            "embeddings.daemon",
+            "no daemon is a 502",
+            "ollama/test_misbehaviour.py::test_what_is_no_daemon_is_a_502_on_every_route",
+        ),
+        ("embeddings.reply", "one vector for each text, and counts"),
     ),
     *rows_of(
         "Unload",
@@ -216,7 +217,12 @@ ROWS: tuple[Row, ...] = (
             "500 when the model cannot be loaded",
             "contract/test_faults.py::test_a_fault_before_the_stream_is_a_plain_answer",
         ),
-        ("errors.backend", "502 when Ollama fails"),
+        (
+            "errors.backend",
+            "502 when Ollama is unreachable or fails",
+            "ollama/test_misbehaviour.py::test_a_daemon_that_is_missing_is_a_502_at_once "
+            "ollama/test_misbehaviour.py::test_a_daemon_that_cannot_be_reached_costs_two_seconds",
+        ),
     ),
     *rows_of(
         "Concurrency",
@@ -245,7 +251,11 @@ ROWS: tuple[Row, ...] = (
             "another model takes the place of the resident one",
             "contract/test_queue.py::test_another_model_takes_the_place_of_the_resident_one",
         ),
-        later("Concurrency", "concurrency.ollama", "requests for Ollama are not serialised", OLLAMA),
+        (
+            "concurrency.ollama",
+            "requests for Ollama are not serialised",
+            "ollama/test_leaving.py::test_requests_do_not_wait_for_each_other_nor_in_the_queue",
+        ),
         (
             "concurrency.leaves",
             "who leaves the queue frees the place, on both endpoints",

@@ -263,7 +263,7 @@ async def test_a_fault_that_nobody_foresaw_is_told_without_its_story(
     async def broken(_: object) -> None:
         raise RuntimeError("a secret of the inside")
 
-    monkeypatch.setattr(server.services.catalog, "resolve", broken)
+    monkeypatch.setattr(server.services.catalog, "find_exact", broken)
     status, answer = await begin(server, CHAT, body_of(CHAT, None))
 
     assert (status, answer["error"]["code"], answer["error"]["type"]) == (500, None, "server_error")

@@ -193,5 +193,6 @@ async def test_a_name_that_only_holds_the_prefix_of_ollama_is_an_ordinary_one(
     make_model("my-ollama:tiny")
     server = await start_server()
     assert (await server.chat("my-ollama:tiny"))["model"] == "my-ollama:tiny"
+    # With the prefix it is the daemon's, which does not run here.
     status, answer = await begin(server, CHAT, body_of(CHAT, None, model="ollama:my-ollama:tiny"))
     assert (status, answer["error"]["code"]) == (502, "backend_unavailable")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from prism.http import app, body, self_watch, services
+from prism.ollama.bounds import OllamaBounds
 from supervisor import worker
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
@@ -20,7 +21,7 @@ BOUND = re.compile(r"^\| [^|]+ \| ([\d,.]+) \| `(\w+)\.(\w+)` \|$", re.MULTILINE
 # Settings whose defaults need no folder are made; of the supervisor's own the class knows them.
 # Any: modules and settings, asked for a name.
 OWNERS: dict[str, Any] = {
-    **{type(made).__name__: made for made in (WatchBounds(), RestartSettings(), PoisonBounds())},
+    **{type(made).__name__: made for made in (WatchBounds(), RestartSettings(), PoisonBounds(), OllamaBounds())},
     **{type(made).__name__: made for made in (LoadLockSettings(), MemorySettings())},
     **{module.__name__.rpartition(".")[2]: module for module in (app, body, self_watch, services, worker)},
 }

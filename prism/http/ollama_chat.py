@@ -1,0 +1,147 @@
+"""POST /v1/chat/completions for models of the Ollama daemon. Called by the handler of chats once the name is known to be one of them.
+
+Not in the queue of the server's own models. Headers go out after the daemon's first line, so that all that fails before has its status.
+"""
+
+import logging
+import secrets
+import time
+from dataclasses import dataclass
+
+import msgspec
+from aiohttp import web
+from msgspec import UNSET
+
+from prism.api.chat_request import ChatRequest, check_chat_numbers
+from prism.api.generation_fields import wants_stream, wants_usage_chunk
+from prism.api.generation_numbers import stop_strings
+from prism.api.responses import AnsweredFunction, AnsweredToolCall, AnswerMessage, ChatChoice, ChatCompletion
+from prism.http.chunks import ChatEvents
+from prism.http.headers import DROPPED_PARTS_HEADER
+from prism.http.model_names import OllamaModel
+from prism.http.ollama_cut import note_if_cut
+from prism.http.ollama_faults import Asked
+from prism.http.services import SERVICES
+from prism.http.sse import EventStream, open_event_stream
+from prism.ollama.chat import ChatOutcome, ChatReply, open_chat
+from prism.ollama.requests import Body, chat_body
+from prism.ollama.truncation import least_tokens
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class _Prepared:
+    """A request that may be sent. least_tokens: what its prompt has at the least."""
+
+    chat: ChatRequest
+    asked: Asked
+    body: Body
+    least_tokens: int
+    headers: dict[str, str]
+
+    def note_if_cut(self, outcome: ChatOutcome) -> bool:
+        """See `note_if_cut`."""
+        return note_if_cut(self.asked.model, self.least_tokens, outcome)
+
+
+async def ollama_chat(request: web.Request, chat: ChatRequest, model: OllamaModel) -> web.StreamResponse:
+    """Handle one request. Cancelled by aiohttp when the client leaves: the block below ends, and with it the daemon's work."""
+    services = request.app[SERVICES]
+    prepared = await services.prompts.run(lambda: _prepare(chat, model))
+
+    with prepared.asked.told():
+        async with open_chat(services.ollama, prepared.body, stop_strings(chat)) as reply:
+            if wants_stream(chat):
+                return await _streamed(request, prepared, reply, services.settings.sse_ping_s)
+
+            return await _whole(prepared, reply)
+
+
+def _prepare(chat: ChatRequest, model: OllamaModel) -> _Prepared:
+    """Run in a thread of its own: pictures and long texts take some milliseconds a megabyte."""
+    check_chat_numbers(chat, is_onnx=False)
+    body, dropped = chat_body(chat, model.name)
+
+    if dropped:
+        logger.info("[ollama:%s] dropped %d content parts that are neither text nor pictures", model.name, dropped)
+
+    messages = body["messages"]
+    assert isinstance(messages, list)
+    return _Prepared(
+        chat=chat,
+        asked=Asked(model.name, "messages"),
+        body=body,
+        least_tokens=least_tokens(message["content"] for message in messages),
+        headers={DROPPED_PARTS_HEADER: str(dropped)} if dropped else {},
+    )
+
+
+async def _whole(prepared: _Prepared, reply: ChatReply) -> web.Response:
+    while reply.outcome is None:
+        await reply.next_pieces()
+
+    outcome = reply.outcome
+    completion = ChatCompletion(
+        id=_new_id(),
+        created=int(time.time()),
+        model=prepared.chat.model,
+        choices=[ChatChoice(message=_message(outcome), finish_reason=outcome.finish_reason)],
+        usage=outcome.usage or UNSET,
+        prompt_truncated=True if prepared.note_if_cut(outcome) else UNSET,
+    )
+    body = msgspec.json.encode(completion)
+    return web.Response(body=body, content_type="application/json", headers=prepared.headers)
+
+
+def _message(outcome: ChatOutcome) -> AnswerMessage:
+    calls = [AnsweredToolCall(id=c.id, function=AnsweredFunction(c.name, c.arguments)) for c in outcome.calls]
+    return AnswerMessage(
+        content=outcome.content, reasoning_content=outcome.reasoning or UNSET, tool_calls=calls or UNSET
+    )
+
+
+async def _streamed(request: web.Request, prepared: _Prepared, reply: ChatReply, ping_s: float) -> web.StreamResponse:
+    events = ChatEvents(
+        completion_id=_new_id(),
+        created=int(time.time()),
+        model=prepared.chat.model,
+        is_usage_wanted=wants_usage_chunk(prepared.chat),
+    )
+
+    async with open_event_stream(request, prepared.headers, ping_s) as (response, stream):
+        await stream.write(events.role())
+
+        try:
+            await _stream_pieces(reply, events, stream)
+        except ConnectionError:
+            raise
+        except Exception as error:
+            await stream.write_error(prepared.asked.api_error(error))
+        else:
+            assert reply.outcome is not None
+            await stream.write(_last_events(prepared, reply.outcome, events))
+
+    return response
+
+
+async def _stream_pieces(reply: ChatReply, events: ChatEvents, stream: EventStream) -> None:
+    while reply.outcome is None:
+        pieces = await reply.next_pieces()
+
+        if pieces:
+            await stream.write(b"".join([events.piece(piece) for piece in pieces]))
+
+
+def _last_events(prepared: _Prepared, outcome: ChatOutcome, events: ChatEvents) -> bytes:
+    last = [events.tool_calls(outcome.calls)] if outcome.calls else []
+    last.append(events.finish(outcome.finish_reason, is_prompt_cut=prepared.note_if_cut(outcome)))
+
+    if wants_usage_chunk(prepared.chat) and outcome.usage is not None:
+        last.append(events.usage(outcome.usage))
+
+    return b"".join(last)
+
+
+def _new_id() -> str:
+    return f"chatcmpl-{secrets.token_hex(12)}"
