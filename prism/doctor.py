@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from prism import own_modules
 from prism.catalog import DEMO_MODEL, Catalog
 from prism.setting_source import SettingsError
-from prism.settings import ServeFlags, load_model_paths, load_serve_settings
+from prism.settings import ServeFlags, load_model_paths, load_ollama_url, load_serve_settings
 from supervisor.worker_environment import worker_environment
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Check:
 
 def all_checks() -> tuple[Callable[[], Check], ...]:
     """Return the checks in the order in which they are to be shown."""
-    return (check_python, check_packages, check_settings, check_engine, check_nvidia, check_models)
+    return (check_python, check_packages, check_settings, check_engine, check_nvidia, check_models, check_ollama)
 
 
 def check_python() -> Check:
@@ -108,6 +108,25 @@ def _describe(device: "NvidiaDevice") -> str:
         return f"#{device['index']} {device['name']}"
 
     return f"#{device['index']} {device['name']}, {device['vram_free_mb']} of {device['vram_total_mb']} MB free"
+
+
+def check_ollama() -> Check:
+    """Ask the Ollama daemon for its models, where OLLAMA_HOST says that it is. None is no fault."""
+    # Imported here: an HTTP client is slow to import, and the other checks need none.
+    from prism.ollama.ask_once import ask_for_models
+    from prism.ollama.errors import OllamaError
+
+    try:
+        url = load_ollama_url()
+    except SettingsError as error:
+        return Check("ollama", Verdict.FAILED, str(error))
+
+    try:
+        models = ask_for_models(url)
+    except OllamaError as error:
+        return Check("ollama", Verdict.NOTE, f"not used: {error}")
+
+    return Check("ollama", Verdict.OK, f"{len(models)} models at {url}")
 
 
 def check_models() -> Check:

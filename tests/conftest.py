@@ -41,6 +41,12 @@ hypothesis.settings.register_profile("gate", derandomize=True, deadline=None, da
 hypothesis.settings.register_profile("explore", deadline=None)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "gate"))
 
+
+def pytest_configure() -> None:
+    """Whatever Ollama the machine has is no business of the tests: nothing listens on this port."""
+    os.environ["OLLAMA_HOST"] = "127.0.0.1:9"
+
+
 STAND_IN = (sys.executable, str(Path(__file__).parent / "stand_in_worker.py"))
 
 

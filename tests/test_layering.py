@@ -24,13 +24,13 @@ OURS = {
 
 # The only files that may import a library. A name may stand for several modules of one library.
 HOMES = {
-    "aiohttp": ("prism/http/*.py", "prism/ollama*.py"),
+    "aiohttp": ("prism/http/*.py", "prism/ollama/daemon.py"),
     "click": ("prism/cli*.py",),
     "filelock": ("supervisor/*.py", "prism/pull/staging.py"),
     "gguf": ("prism/export/*.py",),
     "huggingface_hub": ("prism/pull/*.py",),
     "jinja2": ("prism/chat/template.py",),
-    "msgspec": ("ipc/*.py", "prism/api/*.py", "prism/http/*.py", "prism/ollama*.py"),
+    "msgspec": ("ipc/*.py", "prism/api/*.py", "prism/http/*.py", "prism/ollama/*.py"),
     "numpy": ("prism/export/*.py", "gpu_worker/*.py"),
     "onnx": ("prism/export/*.py",),
     "onnxruntime_genai": ("gpu_worker/engine.py",),

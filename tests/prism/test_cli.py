@@ -23,6 +23,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in [name for name in os.environ if name.startswith("PRISM_")]:
         monkeypatch.delenv(name)
 
+    monkeypatch.delenv("OLLAMA_HOST", raising=False)
+
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
 
 

@@ -64,7 +64,9 @@ class TestPull:
     def test_an_unknown_model_says_what_there_is(self) -> None:  # D-51
         result = invoke("pull", "gpt-5")
         assert result.exit_code == ExitCode.FAILURE
-        assert result.stderr.splitlines() == ["prism: cannot pull 'gpt-5'; what can be pulled: smollm2-135m"]
+        assert result.stderr.splitlines() == [
+            "prism: cannot pull 'gpt-5'; what can be pulled: smollm2-135m and ollama:NAME"
+        ]
 
     @pytest.fixture
     def pulled(self, monkeypatch: pytest.MonkeyPatch) -> list[Path]:

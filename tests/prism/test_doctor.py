@@ -133,4 +133,5 @@ def test_the_whole_diagnosis_runs_here() -> None:
         "engine",
         "nvidia",
         "models",
+        "ollama",
     ]
