@@ -12,7 +12,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,12 @@ class Streamed:
 
 
 class Server:
-    """`prism serve` as a process of its own."""
+    """`prism serve` as a process of its own. variables: of its environment, beside ours without Prism's."""
 
-    def __init__(self, models: Path, *flags: str) -> None:
+    def __init__(self, models: Path, *flags: str, variables: Mapping[str, str] | None = None) -> None:
         self.started_at = time.monotonic()
         environment = {name: value for name, value in os.environ.items() if not name.startswith("PRISM_")}
-        environment["PRISM_MODEL_DIRS"] = str(models)
+        environment |= {"PRISM_MODEL_DIRS": str(models), **(variables or {})}
         self.process = subprocess.Popen(
             [sys.executable, "-m", "prism", "serve", "--port", "0", "--log-level", "warning", *flags],
             env=environment,

@@ -64,7 +64,7 @@ def _prepare(chat: ChatRequest, model: OllamaModel) -> _Prepared:
     body, dropped = chat_body(chat, model.name)
 
     if dropped:
-        logger.info("[ollama:%s] dropped %d content parts that are neither text nor pictures", model.name, dropped)
+        logger.info("[ollama %r] dropped %d content parts that are neither text nor pictures", model.name, dropped)
 
     messages = body["messages"]
     assert isinstance(messages, list)

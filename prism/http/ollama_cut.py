@@ -14,7 +14,7 @@ def note_if_cut(model: str, least_tokens: int, outcome: ChatOutcome) -> bool:
 
     if is_cut:
         logger.warning(
-            "[ollama:%s] read %s tokens of a prompt of at least %d: it was cut to the window of the daemon (num_ctx)",
+            "[ollama %r] read %s tokens of a prompt of at least %d: it was cut to the window of the daemon (num_ctx)",
             model,
             outcome.prompt_tokens,
             least_tokens,

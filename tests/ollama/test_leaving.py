@@ -100,6 +100,19 @@ async def test_a_drain_lets_what_runs_come_to_its_end_and_refuses_what_is_new(
     assert await asyncio.wait_for(draining, 5) is None
 
 
+async def test_an_unload_does_not_touch_it(start_beside: StartBeside, daemon: FakeDaemon) -> None:
+    daemon.chats["m"] = (line("x"), wait_for_go, line("y"), last())
+    server = await start_beside()
+    asking = await begin(server, daemon)
+
+    async with server.post("/v1/unload") as response:
+        assert await response.json() == {"unloaded": False, "model": None}
+
+    daemon.go.set()
+    status, text = await asking
+    assert (status, content_of(events_of(text))) == (200, "xy")
+
+
 @pytest.mark.parametrize("steps", [(hang,), (line("x"), hang)], ids=["before the first line", "in the middle"])
 async def test_past_its_bound_a_drain_cuts_with_an_error(
     start_beside: StartBeside, daemon: FakeDaemon, steps: Any
