@@ -39,7 +39,7 @@ def serve(**options: object) -> int:
     """Answer OpenAI-compatible requests over HTTP.
 
     Each flag has a variable, PRISM_ and its name (PRISM_PORT, PRISM_API_KEY_FILE; PRISM_CORS_ORIGINS takes a list);
-    the flag wins. PRISM_ENV_FILE may name a file of such variables.
+    the flag wins. PRISM_ENV_FILE may name a file of such variables. OLLAMA_HOST says where the Ollama daemon is.
     """
     check_packages()
 

@@ -21,7 +21,7 @@ from prism.chat.tool_call_values import ToolCall
 from prism.ollama.daemon import DaemonAnswer, OllamaDaemon
 from prism.ollama.errors import DaemonCutShort, DaemonRefused
 from prism.ollama.requests import Body, bodies_to_try
-from prism.ollama.wire import Call, ChatLine, Message, decoded
+from prism.ollama.wire import Call, ChatLine, Message, arguments_text, decoded
 
 _CHAT = "/api/chat"
 _LINE = msgspec.json.Decoder(ChatLine)
@@ -170,13 +170,9 @@ def _is_about_thinking(refusal: DaemonRefused) -> bool:
 
 
 def _as_call(call: Call) -> ToolCall:
-    arguments = call.function.arguments
-
-    if not isinstance(arguments, str):
-        arguments = "{}" if arguments is None else msgspec.json.encode(arguments).decode()
-
     # The daemon's own ids, where it gives any, are not unique over requests.
-    return ToolCall(id=f"call_{secrets.token_hex(12)}", name=call.function.name, arguments=arguments)
+    call_id = f"call_{secrets.token_hex(12)}"
+    return ToolCall(id=call_id, name=call.function.name, arguments=arguments_text(call.function))
 
 
 def _usage(last: ChatLine) -> Usage | None:

@@ -3,7 +3,7 @@
 Daemons since 0.12.6 are asked to refuse instead, which is certain. Older ones cut; what can be seen then is that they read fewer tokens
 than the prompt must have: no tokenizer in use makes fewer tokens than there are words between blanks, and characters of scripts without
 blanks are seldom more than two to a token. So a prompt that lost a third is noticed, one that lost a little is not, and one that is whole
-is not suspected.
+is not suspected, unless a very old daemon tells only the tokens that it had not kept from the turn before.
 """
 
 import re

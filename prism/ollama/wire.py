@@ -3,7 +3,7 @@
 Fields that older daemons leave out, or leave out when they are zero, have a default.
 """
 
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -13,10 +13,10 @@ T = TypeVar("T")
 
 
 class Function(msgspec.Struct, frozen=True):
-    """arguments: an object; a text of JSON from some models."""
+    """arguments: an object, or a text of JSON from some models; kept as it came, so that no number in it changes."""
 
-    name: str = ""
-    arguments: object = None
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    arguments: msgspec.Raw = msgspec.field(default_factory=msgspec.Raw)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -83,6 +83,7 @@ class _Envelope(msgspec.Struct, frozen=True):
     error: object = None
 
 
+_TEXT = msgspec.json.Decoder(str)
 _ENVELOPE = msgspec.json.Decoder(_Envelope)
 
 
@@ -98,6 +99,19 @@ def decoded(raw: bytes, decoder: "msgspec.json.Decoder[T]") -> T:
         raise DaemonRefused(200, _text_of(answer.error))
 
     return answer
+
+
+def arguments_text(function: Function) -> str:
+    """Return the arguments of a call as a text of JSON. Raises BadDaemonAnswer."""
+    raw = bytes(function.arguments)
+
+    if raw in (b"", b"null"):
+        return "{}"
+
+    try:
+        return _TEXT.decode(raw) if raw.startswith(b'"') else raw.decode()
+    except ValueError as error:  # msgspec's errors and those of UTF-8 are ValueErrors
+        raise BadDaemonAnswer(f"it sent arguments of the call '{function.name}' that are not JSON") from error
 
 
 def error_text(body: bytes) -> str | None:

@@ -1,5 +1,6 @@
 """Chats with models of the daemon through a whole server: what the daemon says is what the client gets, in the shape of the API."""
 
+import contextlib
 import json
 from typing import Any
 
@@ -8,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from prism.ollama.chat import ChatReply
-from prism.ollama.errors import DaemonCutShort, DaemonRefused
+from prism.ollama.errors import BadDaemonAnswer, DaemonCutShort, DaemonRefused, OllamaError
 from tests.ollama.conftest import StartBeside
 from tests.ollama.fake_daemon import FakeDaemon, call, fault, last, line
 from tests.whole.conftest import Server, content_of
@@ -147,7 +148,16 @@ async def test_calls_have_ids_and_indexes_of_their_own(start_beside: StartBeside
     assert daemon.bodies()[0]["tools"] == [WEATHER]
 
 
-@pytest.mark.parametrize(("arguments", "text"), [(None, "{}"), ({}, "{}"), ('{"a":1}', '{"a":1}'), ([1], "[1]")])
+@pytest.mark.parametrize(
+    ("arguments", "text"),
+    [
+        (None, "{}"),
+        ({}, "{}"),
+        ('{"a":1}', '{"a":1}'),
+        ([1], "[1]"),
+        ({"a": 10**40, "b": 0.1, "ü": "\n"}, '{"a": 10000000000000000000000000000000000000000, "b": 0.1, "ü": "\\n"}'),
+    ],
+)
 async def test_arguments_are_a_text(
     start_beside: StartBeside, daemon: FakeDaemon, arguments: object, text: str
 ) -> None:
@@ -275,6 +285,50 @@ async def test_what_came_before_a_fault_is_handed_on_first() -> None:
 
     with pytest.raises(DaemonRefused, match="x"):
         await reply.next_pieces()
+
+
+ODD_LINES = [
+    b'{"message": {"content": 7}}',
+    b'{"message": "text", "done": false}',
+    b'{"done": "yes"}',
+    b'{"done": true, "eval_count": "many"}',
+    b'{"message": {"tool_calls": {}}}',
+    b'{"message": {"tool_calls": [{}]}}',
+    b'{"message": {"tool_calls": [{"function": {"name": ""}}]}}',
+    b'{"message": {"tool_calls": [{"function": {"name": "a", "arguments": "\\ud83d"}}]}}',
+    b'{"message": {"tool_calls": [{"function": {"name": "a", "arguments": {"a": "\xff"}}}]}}',
+    b'{"message": {"content": "\\ud83d"}}',
+    b'{"eval_count": 1e400}',
+    b'"text"',
+    b"null",
+    b"[1, 2",
+    b"\x00",
+    b"\xef\xbb\xbf{}",
+    b"data: {}",
+]
+
+
+@pytest.mark.parametrize("odd", ODD_LINES)
+async def test_a_line_that_is_not_of_the_api_is_one_error(odd: bytes) -> None:
+    reply = ChatReply(Answer([[line("a")], [odd], [last()]]), (), tags=True)  # type: ignore[arg-type]  # as above
+    await reply.wait_begun()
+    await reply.next_pieces()
+
+    with pytest.raises(BadDaemonAnswer, match="it sent"):
+        await reply.next_pieces()
+
+
+@given(st.binary(max_size=40), st.integers(0, 120))
+async def test_no_damage_to_a_line_is_more_than_one_error(damage: bytes, at: int) -> None:
+    good = line("abc", tool_calls=[call("weather", {"a": [1, {"b": None}]})]).rstrip()
+    damaged = good[:at] + damage.replace(b"\n", b"") + good[at + len(damage) :]
+    reply = ChatReply(Answer([[damaged], [last()]]), (), tags=True)  # type: ignore[arg-type]  # as above
+
+    with contextlib.suppress(OllamaError):
+        await reply.wait_begun()
+
+        while reply.outcome is None:
+            await reply.next_pieces()
 
 
 async def test_an_end_without_a_last_line_is_no_end() -> None:
