@@ -1,4 +1,4 @@
-"""`python -m benchmarks [speed] [schema] [life] [ollama]`: measure, and print one JSON line for each claim. Exit status 1 when an aim is missed.
+"""`python -m benchmarks [speed] [schema] [life] [ollama]`: print one JSON line for each claim. Exit status 1 when an aim is missed.
 
 `python -m benchmarks chaos [--minutes M] …`: see `benchmarks.chaos.command`.
 """

@@ -9,7 +9,7 @@ def somebody_listens(url: str, timeout_s: float) -> bool:
     parts = urlsplit(url)
 
     try:
-        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout_s):
+        with socket.create_connection((parts.hostname or "", parts.port or 0), timeout=timeout_s):
             return True
     except OSError:
         return False

@@ -225,6 +225,34 @@ async def test_what_is_no_daemon_is_a_502_on_every_route(start_beside: StartBesi
     assert all(b"authorization" not in request.lower() for request in raw.requests)
 
 
+async def test_no_key_of_a_client_reaches_the_daemon(start_beside: StartBeside) -> None:
+    raw = RawDaemon(http("200 OK", line("x") + last()), keeps_open=False)
+
+    async with raw.running() as url:
+        server = await start_beside(ollama_url=url, api_keys=("the-key",))
+        headers = {"Authorization": "Bearer the-key", "Cookie": "a=b", "X-Api-Key": "the-key"}
+
+        for path in ROUTES:
+            async with server.post(path, {"model": "ollama:m", **ROUTES[path]}, headers=headers) as response:
+                assert response.status == 200
+
+    assert len(raw.requests) == 2
+
+    for request in raw.requests:
+        assert b"the-key" not in request
+        assert b"cookie" not in request.lower()
+
+
+async def test_proxies_of_the_environment_are_not_used(
+    start_beside: StartBeside, daemon: FakeDaemon, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy"):
+        monkeypatch.setenv(name, "http://127.0.0.1:9")
+
+    daemon.chats["m"] = (line("x"), last())
+    assert (await ask(await start_beside(), "/v1/completions", stream=False))[0] == 200
+
+
 @pytest.fixture
 def closed_port() -> int:
     """A port that nobody listens on."""
