@@ -1,4 +1,4 @@
-"""`python -m benchmarks [speed] [schema] [life] [ollama]`: print one JSON line for each claim. Exit status 1 when an aim is missed.
+"""`python -m benchmarks [GROUP ...]`: measure, and print one JSON line for each claim. Exit status 1 when an aim is missed.
 
 `python -m benchmarks chaos [--minutes M] …`: see `benchmarks.chaos.command`.
 """
@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from benchmarks.chaos.command import main as run_chaos
+from benchmarks.crowd import measure_crowd
 from benchmarks.life import measure_life
 from benchmarks.ollama import measure_ollama
 from benchmarks.schema import measure_schema
@@ -17,7 +18,13 @@ from benchmarks.speed import measure_speed
 from prism.catalog import Catalog
 from prism.settings import load_model_paths
 
-_GROUPS = {"speed": measure_speed, "schema": measure_schema, "life": measure_life, "ollama": measure_ollama}
+_GROUPS = {
+    "speed": measure_speed,
+    "schema": measure_schema,
+    "life": measure_life,
+    "crowd": measure_crowd,
+    "ollama": measure_ollama,
+}
 
 
 def main() -> int:
@@ -26,7 +33,7 @@ def main() -> int:
         return run_chaos(sys.argv[2:])
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and cost.")
-    parser.add_argument("groups", nargs="*", choices=[[], *_GROUPS], metavar="speed|schema|life|ollama")
+    parser.add_argument("groups", nargs="*", choices=[[], *_GROUPS], metavar="|".join(_GROUPS))
     groups = parser.parse_args().groups or list(_GROUPS)
     models = _models_dir()
     print(f"# {platform.processor() or platform.machine()}, Python {platform.python_version()}, model {DEMO_MODEL}")

@@ -105,8 +105,15 @@ class Server:
 
     def rss_mb(self) -> float:
         """Resident memory of the front, in MiB."""
+        return self._memory_mb("VmRSS")
+
+    def peak_rss_mb(self) -> float:
+        """The most memory that the front ever had, in MiB."""
+        return self._memory_mb("VmHWM")
+
+    def _memory_mb(self, name: str) -> float:
         status = Path(f"/proc/{self.process.pid}/status").read_text()
-        found = re.search(r"VmRSS:\s+(\d+)", status)
+        found = re.search(rf"{name}:\s+(\d+)", status)
         assert found is not None
         return int(found.group(1)) / 1024
 
