@@ -1,5 +1,9 @@
 """What is no HTTP gets the envelope too, and the connection ends. Nothing of it may leave a traceback: the server's fixture looks."""
 
+import contextlib
+import socket
+import struct
+
 import pytest
 
 from tests.contract.client import CHAT, Client
@@ -111,3 +115,52 @@ def test_a_body_that_is_no_request_is_not_taken_for_one(served: Client) -> None:
         wire.send(head("POST", CHAT, f"Content-Length: {len(inner)}") + inner + head("GET", "/v1/models/stand-in"))
         assert wire.reply().status == 400
         assert wire.reply().json["id"] == "stand-in"
+
+
+UPLOAD = head("POST", CHAT, "Transfer-Encoding: chunked")
+PHASES = {
+    "after the headers": UPLOAD,
+    "in the size of a chunk": f"{UPLOAD}1",
+    "before a chunk": f"{UPLOAD}14\r\n",
+    "in a chunk": f'{UPLOAD}14\r\n{{"model"',
+    "between two chunks": f"{UPLOAD}1\r\n{{\r\n",
+    "before the last line": f"{UPLOAD}2\r\n{{}}\r\n0\r\n",
+    "in a trailer": f"{UPLOAD}2\r\n{{}}\r\n0\r\nX-Trailer: 1",
+    "in a body with a length": head("POST", CHAT, "Content-Length: 500") + '{"model"',
+}
+
+
+@pytest.mark.parametrize("is_reset", [False, True])
+@pytest.mark.parametrize("phase", PHASES)
+def test_a_client_that_leaves_in_its_upload_is_forgotten(served: Client, phase: str, is_reset: bool) -> None:
+    with Wire(served.base_url) as wire:
+        if is_reset:
+            wire.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+
+        wire.send(PHASES[phase])
+
+    assert served.ask().status == 200
+
+
+def test_trailers_without_an_end_are_refused_before_they_fill_the_memory(served: Client) -> None:
+    line = f"X-Trailer: {'a' * 4000}\r\n"
+
+    with Wire(served.base_url) as wire, contextlib.suppress(ConnectionError):
+        wire.send(f"{UPLOAD}2\r\n{{}}\r\n0\r\n")
+
+        for _ in range(2_000):
+            wire.send(line)
+
+        assert wire.reply().status == 400
+        assert wire.is_closed()
+
+    assert served.get("/health").status == 200
+
+
+def test_hundreds_of_requests_sent_ahead_are_answered_in_order(served: Client) -> None:
+    """More than may be kept in memory: the rest waits in the kernel."""
+    with Wire(served.base_url) as wire:
+        wire.send("".join(head("GET", f"/nothing/{number}") for number in range(500)))
+
+        for number in range(500):
+            assert f"'/nothing/{number}'" in wire.reply().error["message"]
