@@ -22,7 +22,7 @@ _REQUEST = b"GET /health HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\
 def _ask(port: int) -> float:
     begun_at = time.monotonic()
 
-    with socket.create_connection(("127.0.0.1", port), PATIENCE_S) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE_S) as connection:
         connection.sendall(_REQUEST)
         answer = b"".join(iter(lambda: connection.recv(65_536), b""))
 

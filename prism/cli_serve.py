@@ -24,6 +24,11 @@ logger = logging.getLogger(__name__)
 )
 @click.option("--queue-timeout", metavar="SECONDS", help="Longest wait for a turn; 0 is for ever. [default: 300]")
 @click.option("--max-queue", metavar="N", help="Requests that may wait; 0 is any number. [default: 8]")
+@click.option("--max-connections", metavar="N", help="Connections that may be open; 0 is what suits. [default: 0]")
+@click.option("--header-timeout", metavar="SECONDS", help="Time for the headers of a request; 0 is any. [default: 10]")
+@click.option(
+    "--send-timeout", metavar="SECONDS", help="End clients that read nothing for this long; 0 is never. [default: 30]"
+)
 @click.option(
     "--sse-ping", metavar="SECONDS", help="Comment in a stream silent for this long; 0 is never. [default: 15]"
 )

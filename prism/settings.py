@@ -46,6 +46,9 @@ class ServeFlags:
     cors_origin: tuple[str, ...] = ()
     queue_timeout: str | None = None
     max_queue: str | None = None
+    max_connections: str | None = None
+    header_timeout: str | None = None
+    send_timeout: str | None = None
     sse_ping: str | None = None
     prefill_chunk: str | None = None
     parallel: str | None = None
@@ -64,7 +67,9 @@ class ServeSettings:
     preload_model: a model's name as clients write it, to be loaded before the first request; None for no such model.
     api_keys: any one of them opens the server; empty when it is open to all who reach it.
     cors_origins: as browsers send them; `*` for every origin.
-    queue_timeout_s, max_queue, sse_ping_s: 0 means without a bound, or never.
+    queue_timeout_s, max_queue, header_timeout_s, send_timeout_s, sse_ping_s: 0 means without a bound, or never.
+    max_connections: 0 leaves it to the server.
+    header_timeout_s: for the headers of a request. send_timeout_s: how long a client may take nothing of its answer.
     prefill_chunk: most tokens that the engine takes in one call; 0 means the whole prompt.
     parallel: most requests at the same time, for a model that was made for several.
     threads: of the engine's CPU work; None leaves the choice to the engine.
@@ -86,6 +91,9 @@ class ServeSettings:
     cors_origins: tuple[str, ...] = ()
     queue_timeout_s: float = 300.0
     max_queue: int = 8
+    max_connections: int = 0
+    header_timeout_s: float = 10.0
+    send_timeout_s: float = 30.0
     sse_ping_s: float = 15.0
     prefill_chunk: int = 128
     parallel: int = 1
@@ -168,6 +176,17 @@ def _http_settings(paths: ModelPaths, source: SettingSource, flags: ServeFlags) 
             "PRISM_QUEUE_TIMEOUT", _seconds, base.queue_timeout_s, "--queue-timeout", flags.queue_timeout
         ),
         max_queue=value("PRISM_MAX_QUEUE", read.whole_number(0), base.max_queue, "--max-queue", flags.max_queue),
+        max_connections=value(
+            "PRISM_MAX_CONNECTIONS",
+            read.whole_number(0),
+            base.max_connections,
+            "--max-connections",
+            flags.max_connections,
+        ),
+        header_timeout_s=value(
+            "PRISM_HEADER_TIMEOUT", _seconds, base.header_timeout_s, "--header-timeout", flags.header_timeout
+        ),
+        send_timeout_s=value("PRISM_SEND_TIMEOUT", _seconds, base.send_timeout_s, "--send-timeout", flags.send_timeout),
         sse_ping_s=value("PRISM_SSE_PING", _seconds, base.sse_ping_s, "--sse-ping", flags.sse_ping),
         ollama_url=_ollama_url(source),
         log_level=value("PRISM_LOG_LEVEL", read.one_of(LogLevel), base.log_level, "--log-level", flags.log_level),

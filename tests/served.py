@@ -88,6 +88,14 @@ def _end(process: "subprocess.Popen[bytes]") -> int:
         process.stdout.close()
 
 
+def started_server(program: str) -> int:
+    """Return the process that runs a program of ours, the last that was started by this one."""
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    # The kernel lists them in the order of their birth.
+    *_, pid = (int(pid) for pid in children if program.encode() in Path(f"/proc/{pid}/cmdline").read_bytes())
+    return pid
+
+
 def write_model(
     folder: Path, name: str, script: Mapping[str, object] | None = None, template: str | None = None
 ) -> None:

@@ -119,6 +119,22 @@ def request_timeout() -> ApiError:
     return refusal(ErrorCode.REQUEST_TIMEOUT, "The request was not complete in time.", headers={"Connection": "close"})
 
 
+def too_many_connections() -> ApiError:
+    """As many clients are connected as may be. The connection ends, so that its place is free for the next."""
+    return refusal(
+        ErrorCode.SERVER_BUSY, "Too many clients are connected to this server.", headers={"Connection": "close"}
+    )
+
+
+def too_many_bodies() -> ApiError:
+    """The bodies that are being received and answered take as much memory as they may. The rest of this one is not read."""
+    return refusal(
+        ErrorCode.SERVER_BUSY,
+        "The server has too many large requests to take this one.",
+        headers={"Connection": "close"},
+    )
+
+
 def body_too_large(limit_bytes: int) -> ApiError:
     """The body is past the limit; it was not read."""
     return refusal(ErrorCode.BODY_TOO_LARGE, f"The body is larger than {limit_bytes} bytes.")

@@ -5,6 +5,7 @@ import asyncio
 from aiohttp import HttpVersion11, hdrs, web
 
 from prism.api.refusals import body_too_large, invalid_request, request_timeout, unsupported_media_type
+from prism.http.services import SERVICES
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
 # A body that is not here by then is not coming: 10 MiB in this time is a third of a MiB a second.
@@ -12,7 +13,8 @@ BODY_TIMEOUT_S = 30.0
 
 
 async def read_body(request: web.Request) -> bytes:
-    """Return the whole body. Raises ApiError: 415 for a compressed one, 413 past MAX_BODY_BYTES, 408 past BODY_TIMEOUT_S.
+    """Return the whole body. Raises ApiError: 415 for a compressed one, 413 past MAX_BODY_BYTES, 408 past BODY_TIMEOUT_S,
+    503 when the bodies of all requests together are too large.
 
     A body whose length says that it is too large is refused before it is read.
     """
@@ -37,6 +39,7 @@ async def read_body(request: web.Request) -> bytes:
 
 async def _read_bounded(request: web.Request) -> bytes:
     """Read a body that may be chunked, and thus of a length that nobody knows before."""
+    room = request.app[SERVICES].bodies
     parts = []
     size = 0
 
@@ -46,6 +49,7 @@ async def _read_bounded(request: web.Request) -> bytes:
         if size > MAX_BODY_BYTES:
             raise body_too_large(MAX_BODY_BYTES)
 
+        room.hold(request, size)
         parts.append(part)
 
     return parts[0] if len(parts) == 1 else b"".join(parts)

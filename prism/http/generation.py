@@ -24,6 +24,8 @@ _CHARACTERS_PER_TOKEN = 3
 # From 256 for some families whatever the picture, up to 3,000 for the largest that is shown to others.
 _TOKENS_OF_IMAGE = 1_500
 _TOKENS_OF_LOW_DETAIL = 400
+# What has piled up for a client that reads slowly goes out in writes of about this many tokens, not in one of the whole rest.
+_MOST_PIECES = 256
 
 
 def likely_tokens(task: GenerationTask) -> int:
@@ -83,7 +85,7 @@ class Generation:
         self._prompt_tokens = message.prompt_tokens
 
     async def next_pieces(self) -> Sequence[AnswerPiece]:
-        """Wait for text and return all that is there; empty when only the end has come. Never called after the end.
+        """Wait for text and return what is there; empty when only the end has come. Never called after the end.
 
         Several tokens that are ready come together, so that they share one write. Raises the error that ends the request, after the text
         that came before it was returned.
@@ -103,7 +105,7 @@ class Generation:
         while message is not None:
             self._take(message, pieces)
 
-            if self.outcome is not None:
+            if self.outcome is not None or len(pieces) >= _MOST_PIECES:
                 break
 
             try:

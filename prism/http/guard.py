@@ -1,6 +1,7 @@
 """The one middleware: what must hold before a handler runs, and the envelope around every error.
 
-Order of checks (the first that fails answers): Host, Origin, route (404, 405), key. Size, JSON and all else are the handlers'.
+Order of checks (the first that fails answers): Host, Origin, route (404, 405), key, number of connections. Size, JSON and all else are the
+handlers'. The handlers of PUBLIC need no key, those of UNCROWDED answer on any connection.
 """
 
 import logging
@@ -9,10 +10,18 @@ from collections.abc import Awaitable, Callable
 
 from aiohttp import hdrs, web
 
-from prism.api.errors import ApiError, error_body
-from prism.api.refusals import host_not_allowed, invalid_api_key, method_not_allowed, not_found, origin_not_allowed
+from prism.api.refusals import (
+    host_not_allowed,
+    invalid_api_key,
+    method_not_allowed,
+    not_found,
+    origin_not_allowed,
+    too_many_connections,
+)
 from prism.http.access import AccessRules
+from prism.http.envelope import SERVER_NAME, error_response
 from prism.http.error_table import to_api_error
+from prism.http.protocol import JsonConnection
 from prism.http.services import SERVICES
 
 logger = logging.getLogger(__name__)
@@ -20,13 +29,13 @@ logger = logging.getLogger(__name__)
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 REQUEST_ID_HEADER = "X-Request-Id"
-SERVER_NAME = "prism"
 _MAX_REQUEST_ID_CHARS = 128
 # A preflight may be believed for this long, so that a page does not ask before each request.
 _PREFLIGHT_AGE_S = 600
 _ALLOWED_METHODS = "GET, HEAD, POST, OPTIONS"
 
 PUBLIC: web.AppKey[frozenset[Handler]] = web.AppKey("public", frozenset)
+UNCROWDED: web.AppKey[frozenset[Handler]] = web.AppKey("uncrowded", frozenset)
 
 
 @web.middleware
@@ -42,19 +51,15 @@ async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
 
         _check_route(request)
         _check_key(request, access)
+        _check_crowd(request)
         return await handler(request)
     except ConnectionError:
         # Raised by a write to a client that has left. aiohttp closes what is left of the connection.
         raise
     except Exception as error:
         return error_response(to_api_error(error))
-
-
-def error_response(error: ApiError) -> web.Response:
-    """Return the envelope as an answer."""
-    return web.Response(
-        status=error.status, body=error_body(error), content_type="application/json", headers=error.headers
-    )
+    finally:
+        request.app[SERVICES].bodies.free(request)
 
 
 def _check_host(request: web.Request, access: AccessRules) -> None:
@@ -88,6 +93,15 @@ def _check_key(request: web.Request, access: AccessRules) -> None:
         raise invalid_api_key()
 
 
+def _is_crowded(request: web.Request) -> bool:
+    return isinstance(request.protocol, JsonConnection) and request.protocol.is_crowded
+
+
+def _check_crowd(request: web.Request) -> None:
+    if _is_crowded(request) and request.match_info.handler not in request.app[UNCROWDED]:
+        raise too_many_connections()
+
+
 def _preflight(request: web.Request, access: AccessRules) -> web.Response:
     """Answer OPTIONS. What a page may send is what it asks for: the key and the checks of the real request decide."""
     problem = request.match_info.http_exception
@@ -111,6 +125,11 @@ async def add_common_headers(request: web.Request, response: web.StreamResponse)
     response.headers[hdrs.SERVER] = SERVER_NAME
     origin = request.headers.get(hdrs.ORIGIN)
     access = request.app[SERVICES].access
+
+    if _is_crowded(request):
+        # Others wait for its place.
+        response.headers[hdrs.CONNECTION] = "close"
+        response.force_close()
 
     if access.cors_origins:
         response.headers[hdrs.VARY] = hdrs.ORIGIN

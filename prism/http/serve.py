@@ -6,7 +6,7 @@ cannot be used.
 
 import asyncio
 import contextlib
-import errno
+import gc
 import logging
 import os
 import signal
@@ -16,16 +16,15 @@ from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeAlias
 
-from aiohttp import web
-
 from ipc.messages import DeviceChoice
 from prism.async_catalog import AsyncCatalog
 from prism.catalog import Catalog, CatalogError
+from prism.descriptors import raise_descriptor_limit
 from prism.exit_codes import ExitCode
 from prism.http.access import AccessRules, is_loopback
-from prism.http.app import make_runner
 from prism.http.late import import_handlers
 from prism.http.machine import Machine
+from prism.http.open_server import CannotServe, open_server
 from prism.http.prompt_thread import PromptThread
 from prism.http.self_watch import end_for_sure, watched_loop
 from prism.http.services import Services
@@ -44,7 +43,6 @@ from supervisor.state_folder import StateFault
 
 logger = logging.getLogger(__name__)
 
-BACKLOG = 1024
 # How long the parts of a server that is broken get to end.
 BROKEN_END_S = 2.0
 # One of them is there where an NVIDIA driver is: on Linux, and under WSL.
@@ -53,19 +51,13 @@ _DRIVER_SIGNS = ("/proc/driver/nvidia/version", "/usr/lib/wsl/lib/libnvidia-ml.s
 Adjust: TypeAlias = Callable[[SupervisorSettings], SupervisorSettings]
 
 
-class CannotServe(Exception):
-    """The address or the state folder cannot be used. exit_code tells whether trying again may help."""
-
-    def __init__(self, message: str, exit_code: ExitCode) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
 def run_server(settings: ServeSettings, adjust: Adjust | None = None, gauge: MemoryGauge | None = None) -> int:
     """Serve until told to stop; return the process's exit status. Prints the address once it listens.
 
     adjust: has the last word on how workers are treated. gauge: stands for this machine's memory.
     """
+    raise_descriptor_limit()
+
     try:
         return asyncio.run(_serve(settings, adjust, gauge))
     except CannotServe as error:
@@ -93,20 +85,16 @@ async def _serve(settings: ServeSettings, adjust: Adjust | None, gauge: MemoryGa
 
 async def _run(services: Services, settings: ServeSettings, systemd: Notifier) -> None:
     """Listen, and serve until the end is asked for."""
-    runner = make_runner(services)
-    await runner.setup()
-
-    try:
+    async with open_server(services) as url:
         with _signals(services):
-            address = await _listen(runner, settings)
             systemd.start(lambda: _status_line(services.host.status()), services.draining)
-            _announce(address, await services.catalog.models(), settings)
+            _announce(f"{url}/v1", await services.catalog.models(), settings)
             await import_handlers()
+            # What was imported stays for good. Looking through it for garbage would stop all streams for 60 ms, every now and then.
+            gc.freeze()
             services.preload = asyncio.create_task(_preload(services))
             await services.exit.wait()
             await asyncio.gather(services.preload, return_exceptions=True)
-    finally:
-        await runner.cleanup()
 
 
 @contextlib.asynccontextmanager
@@ -205,27 +193,6 @@ def _runtime_dir(parent: Path | None) -> Iterator[Path]:
 
     with made as folder:
         yield Path(folder)
-
-
-async def _listen(runner: web.AppRunner, settings: ServeSettings) -> str:
-    """Listen, and return the base URL. Raises CannotServe."""
-    site = web.TCPSite(runner, settings.host, settings.port, backlog=BACKLOG, reuse_address=True)
-    place = f"{settings.host}:{settings.port}"
-
-    try:
-        await site.start()
-    except OSError as error:
-        if error.errno == errno.EADDRINUSE:
-            raise CannotServe(
-                f"{place} is in use by another process; choose another --port", ExitCode.TEMPORARY
-            ) from error
-
-        raise CannotServe(f"cannot listen on {place}: {error.strerror or error}", ExitCode.CONFIGURATION) from error
-
-    # Port 0 lets the system choose; what it chose is in the socket.
-    port = runner.addresses[0][1]
-    host = f"[{settings.host}]" if ":" in settings.host else settings.host
-    return f"http://{host}:{port}/v1"
 
 
 def _announce(address: str, models: Sequence[ModelEntry], settings: ServeSettings) -> None:

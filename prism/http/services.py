@@ -10,7 +10,9 @@ from aiohttp import web
 
 from prism.async_catalog import AsyncCatalog
 from prism.http.access import AccessRules
+from prism.http.body_room import BodyRoom
 from prism.http.machine import Machine
+from prism.http.pace import Pace
 from prism.http.prompt_thread import PromptThread
 from prism.ollama.daemon import OllamaDaemon
 from prism.ollama.inventory import Inventory
@@ -32,8 +34,8 @@ class Services:
     """The parts of a running server.
 
     access: who may talk to it, decided from the address it really listens on.
-    prompts: where chats are rendered.
     ollama, inventory: the Ollama daemon, and what it has.
+    prompts: where chats are rendered. pace: how fast requests begin that generate. bodies: how much memory bodies take.
     draining: set when a drain or a signal begins to end the server.
     exit: ends the server's main loop; set once, when the drain is done.
     preload: loads the model of `--model`; ended by a drain.
@@ -48,6 +50,8 @@ class Services:
     prompts: PromptThread
     ollama: OllamaDaemon
     inventory: Inventory
+    pace: Pace = field(default_factory=Pace)
+    bodies: BodyRoom = field(default_factory=BodyRoom)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     exit: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)

@@ -22,14 +22,15 @@ _PING = b": ping\n\n"
 
 
 class EventStream:
-    """A prepared response. `write` takes whole events, each made by `event`."""
+    """A prepared response to a request. `write` takes whole events, each made by `event`."""
 
-    def __init__(self, response: web.StreamResponse) -> None:
+    def __init__(self, request: web.Request, response: web.StreamResponse) -> None:
+        self._connection = request.protocol
         self._response = response
         self._written = 0
 
     async def write(self, events: bytes) -> None:
-        """Send events. Raises ConnectionError when the client has left; waits when it does not read."""
+        """Send events. Raises ConnectionError when the client has left; waits while it does not read, until its connection is ended."""
         self._written += 1
         await self._response.write(events)
 
@@ -42,7 +43,8 @@ class EventStream:
             before = self._written
             await asyncio.sleep(every_s)
 
-            if self._written == before:
+            # A client that has not taken what was sent before knows that the answer goes on, and pings would only pile up for it.
+            if self._written == before and not self._connection.writing_paused:
                 await self._response.write(_PING)
 
 
@@ -61,7 +63,7 @@ async def open_event_stream(
     """
     response = web.StreamResponse(headers={**_HEADERS, **headers})
     await response.prepare(request)
-    stream = EventStream(response)
+    stream = EventStream(request, response)
     pinging = asyncio.create_task(stream._ping(ping_s)) if ping_s > 0 else None
 
     try:

@@ -1,6 +1,7 @@
 """Bodies that are large, chunked, compressed, slow, or made to cost time."""
 
 import asyncio
+import json
 import threading
 import time
 from collections.abc import Callable
@@ -8,9 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from prism.http import body as body_module
+from prism.http import body_room
 from prism.http.body import MAX_BODY_BYTES
 from supervisor.settings import ModelRef
-from tests.contract.client import CHAT, COMPLETIONS, EMBEDDINGS, Client
+from tests.contract.client import CHAT, COMPLETIONS, EMBEDDINGS, Client, body_of
+from tests.contract.waiting import until
 from tests.raw_http import Reply, Wire, head, send_raw
 from tests.whole.conftest import Start
 
@@ -131,3 +134,31 @@ def _longest_silence(client: Client, path: str, body: bytes) -> float:
     assert 400 <= replies[0].status < 500, replies[0]
     assert replies[0].error["message"]
     return longest
+
+
+async def test_bodies_that_are_large_together_are_refused_and_small_ones_are_not(
+    start_server: Start, make_model: Callable[..., ModelRef], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_model(text=["small"])
+    monkeypatch.setattr(body_room, "MAX_ALL_BODIES_BYTES", 300_000)
+    server = await start_server()
+    port = int(server.base_url.rpartition(":")[2])
+    question = json.dumps(body_of(CHAT, None) | {"padding": "x" * 250_000})
+    request = head("POST", CHAT, f"Content-Length: {len(question)}") + question
+    slow = await asyncio.open_connection("127.0.0.1", port)
+    slow[1].write(request[:-1].encode())
+    await until(lambda: server.services.bodies.held_bytes > 150_000)
+
+    async with server.post(CHAT, question) as response:
+        assert (response.status, response.headers["Retry-After"]) == (503, "30")
+        assert (await response.json())["error"]["code"] == "server_busy"
+
+    assert (await server.chat())["choices"][0]["message"]["content"] == "small"
+    slow[1].write(request[-1:].encode())
+    assert (await asyncio.wait_for(slow[0].readuntil(b"\r\n"), 10)) == b"HTTP/1.1 200 OK\r\n"
+    slow[1].close()
+
+    async with server.post(CHAT, question) as response:
+        assert response.status == 200
+
+    await until(lambda: server.services.bodies.held_bytes == 0)

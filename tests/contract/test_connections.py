@@ -152,7 +152,7 @@ async def test_a_client_that_leaves_while_its_model_loads_ends_the_load(
 async def test_a_reader_that_stopped_reading_holds_nobody_up_once_it_has_left(
     start_server: Start, make_model: MakeModel
 ) -> None:
-    """It keeps its turn for as long as it stays."""
+    """It keeps its turn until then, or for as long as `--send-timeout` says."""
     make_model(text=["x" * 1000] * 20_000)
     server = await start_server()
 

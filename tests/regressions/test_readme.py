@@ -46,6 +46,9 @@ def test_defaults_are_those_of_the_settings() -> None:
     assert told["PRISM_DEVICE"] == settings.device
     assert float(told["PRISM_QUEUE_TIMEOUT"]) == settings.queue_timeout_s
     assert int(told["PRISM_MAX_QUEUE"]) == settings.max_queue
+    assert int(told["PRISM_MAX_CONNECTIONS"]) == settings.max_connections
+    assert float(told["PRISM_HEADER_TIMEOUT"]) == settings.header_timeout_s
+    assert float(told["PRISM_SEND_TIMEOUT"]) == settings.send_timeout_s
     assert float(told["PRISM_SSE_PING"]) == settings.sse_ping_s
     assert int(told["PRISM_PREFILL_CHUNK"]) == settings.prefill_chunk
     assert told["PRISM_TEMPLATE"] == settings.template_mode

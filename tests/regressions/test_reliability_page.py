@@ -6,8 +6,20 @@ from typing import Any
 
 import pytest
 
-from prism.http import app, body, self_watch, services
+from prism import descriptors
+from prism.http import (
+    app,
+    body,
+    body_room,
+    connection_bound,
+    listener,
+    protocol,
+    self_watch,
+    services,
+    socket_options,
+)
 from prism.ollama.bounds import OllamaBounds
+from prism.settings import ServeSettings
 from supervisor import worker
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
@@ -24,12 +36,16 @@ OWNERS: dict[str, Any] = {
     **{type(made).__name__: made for made in (WatchBounds(), RestartSettings(), PoisonBounds(), OllamaBounds())},
     **{type(made).__name__: made for made in (LoadLockSettings(), MemorySettings())},
     **{module.__name__.rpartition(".")[2]: module for module in (app, body, self_watch, services, worker)},
+    **{module.__name__.rpartition(".")[2]: module for module in (body_room, connection_bound, descriptors, listener)},
+    **{module.__name__.rpartition(".")[2]: module for module in (protocol, socket_options)},
 }
+# Settings that need folders to be made; their classes know the defaults.
+CLASSES: dict[str, Any] = {made.__name__: made for made in (SupervisorSettings, ServeSettings)}
 
 
 def value_of(owner: str, name: str) -> float:
-    if owner == "SupervisorSettings":
-        default: Any = SupervisorSettings.__dataclass_fields__[name].default  # a field may have none: not a number
+    if owner in CLASSES:
+        default: Any = CLASSES[owner].__dataclass_fields__[name].default  # a field may have none: not a number
         return float(default)
 
     return float(getattr(OWNERS[owner], name))

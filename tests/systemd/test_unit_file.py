@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from prism.exit_codes import ExitCode
-from prism.http.serve import BACKLOG
+from prism.http.connection_bound import MOST_BY_ITSELF, most_connections
 from prism.systemd_notify import Pace
 from tests.systemd.unit_file import UNIT, read_unit
 
@@ -142,8 +142,8 @@ def test_a_server_that_finishes_an_answer_asks_for_time_before_it_runs_out() -> 
     assert pace.extension_s <= float(service["TimeoutStopSec"][0])
 
 
-def test_there_are_descriptors_for_the_connections_that_may_wait() -> None:
-    assert int(read_unit()["Service"]["LimitNOFILE"][0]) >= 4 * BACKLOG
+def test_there_are_descriptors_for_the_connections_that_may_be_open() -> None:
+    assert most_connections(0, int(read_unit()["Service"]["LimitNOFILE"][0])) == MOST_BY_ITSELF
 
 
 def test_the_service_is_started_with_the_machine() -> None:

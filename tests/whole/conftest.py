@@ -13,7 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from prism.http.app import make_runner
+from prism.http.open_server import open_server
 from prism.http.serve import Adjust, open_services
 from prism.http.services import Services
 from prism.settings import ServeSettings
@@ -82,14 +82,9 @@ async def start_server(tmp_path: Path) -> AsyncIterator[Start]:
             base = ServeSettings(state_dir=tmp_path / "state", model_dirs=(models,), port=0)
             settings = replace(base, **changes)
             services = await stack.enter_async_context(open_services(settings, adjust))
-            runner = make_runner(services)
-            await runner.setup()
-            stack.push_async_callback(runner.cleanup)
-            site = aiohttp.web.TCPSite(runner, settings.host, 0)
-            await site.start()
-            host = f"[{settings.host}]" if ":" in settings.host else settings.host
+            url = await stack.enter_async_context(open_server(services))
             session = await stack.enter_async_context(aiohttp.ClientSession())
-            return Server(services, f"http://{host}:{runner.addresses[0][1]}", session)
+            return Server(services, url, session)
 
         yield start
         await asyncio.sleep(0)
