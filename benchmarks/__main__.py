@@ -12,6 +12,7 @@ from benchmarks.chaos.command import main as run_chaos
 from benchmarks.crowd import measure_crowd
 from benchmarks.life import measure_life
 from benchmarks.ollama import measure_ollama
+from benchmarks.reuse import measure_reuse
 from benchmarks.schema import measure_schema
 from benchmarks.server import DEMO_MODEL
 from benchmarks.speed import measure_speed
@@ -21,6 +22,7 @@ from prism.settings import load_model_paths
 _GROUPS = {
     "speed": measure_speed,
     "schema": measure_schema,
+    "reuse": measure_reuse,
     "life": measure_life,
     "crowd": measure_crowd,
     "ollama": measure_ollama,

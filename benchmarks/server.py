@@ -28,7 +28,7 @@ class Streamed:
     sent_at: float
     times: list[float] = field(default_factory=list)
     text: str = ""
-    usage: dict[str, int] = field(default_factory=dict)
+    usage: dict[str, Any] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
 
     @property
@@ -39,7 +39,12 @@ class Streamed:
     @property
     def tokens_per_s(self) -> float:
         """Tokens after the first over the time from the first to the last text."""
-        return (self.usage["completion_tokens"] - 1) / (self.times[-1] - self.times[0])
+        return float(self.usage["completion_tokens"] - 1) / (self.times[-1] - self.times[0])
+
+    @property
+    def cached_tokens(self) -> int:
+        """Tokens of the prompt that were not computed again."""
+        return int(self.usage["prompt_tokens_details"]["cached_tokens"])
 
 
 class Server:
@@ -70,10 +75,16 @@ class Server:
             return json.loads(connection.getresponse().read())
 
     def stream(self, content: str, max_tokens: int, model: str = DEMO_MODEL, **fields: object) -> Streamed:
+        """Return one greedy streamed chat of one message. fields: more of the body."""
+        return self.stream_chat([{"role": "user", "content": content}], max_tokens, model, **fields)
+
+    def stream_chat(
+        self, messages: list[dict[str, str]], max_tokens: int, model: str = DEMO_MODEL, **fields: object
+    ) -> Streamed:
         """Return one greedy streamed chat. fields: more of the body."""
         body = {
             "model": model,
-            "messages": [{"role": "user", "content": content}],
+            "messages": messages,
             "max_tokens": max_tokens,
             "temperature": 0,
             "stream": True,

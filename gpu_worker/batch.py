@@ -11,6 +11,7 @@ from typing import Protocol, TypeAlias
 from gpu_worker.engine_port import Engine, ShownPictures, TokenSequence
 from gpu_worker.errors import EngineFault, RequestFault
 from gpu_worker.sampling import SearchOptions
+from ipc.messages import PrefixReuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +61,11 @@ class Batch(Protocol):
         prompt_ids: Sequence[int],
         options: SearchOptions,
         pictures: ShownPictures | None = None,
+        reuse: PrefixReuse | None = None,
     ) -> int:
         """Take a sequence in; return how many tokens of its prompt need no work, as far as that is known yet. With pictures: none.
 
-        Raises EngineFault, or RequestFault when it can never be served.
+        reuse: see `Engine.start`. Raises EngineFault, or RequestFault when it can never be served.
         """
 
     def step(self) -> Sequence[Event]:
@@ -72,8 +74,14 @@ class Batch(Protocol):
     def cached_tokens(self, number: int) -> int:
         """Return how many tokens of the prompt were known already; final when the sequence has made a token."""
 
-    def leave(self, number: int) -> None:
-        """Give back what a sequence has, whatever its state. Unknown numbers are ignored."""
+    def leave(self, number: int, *, is_reusable: bool = False) -> None:
+        """Give back what a sequence has, whatever its state. Unknown numbers are ignored.
+
+        is_reusable: later requests may continue from it.
+        """
+
+    def forget_expired(self) -> float | None:
+        """See `Engine.forget_expired`. Called when nothing is in the batch."""
 
 
 class OneByOne:
@@ -96,9 +104,10 @@ class OneByOne:
         prompt_ids: Sequence[int],
         options: SearchOptions,
         pictures: ShownPictures | None = None,
+        reuse: PrefixReuse | None = None,
     ) -> int:
         assert self._sequence is None, "the place is taken"
-        self._sequence = self._engine.start(prompt_ids, options)
+        self._sequence = self._engine.start(prompt_ids, options, reuse)
         self._number = number
         self._prompt_ids = prompt_ids
         self._slices = self._slices_of(self._sequence.cached_tokens, pictures)
@@ -133,10 +142,17 @@ class OneByOne:
     def cached_tokens(self, number: int) -> int:
         return self._sequence.cached_tokens if self._sequence is not None and number == self._number else 0
 
-    def leave(self, number: int) -> None:
+    def leave(self, number: int, *, is_reusable: bool = False) -> None:
         if self._sequence is not None and number == self._number:
-            self._sequence.close()
-            self._sequence, self._number, self._pictures = None, None, None
+            sequence, self._sequence, self._number, self._pictures = self._sequence, None, None, None
+
+            if is_reusable:
+                sequence.keep()
+            else:
+                sequence.close()
+
+    def forget_expired(self) -> float | None:
+        return self._engine.forget_expired()
 
 
 def slices(start: int, end: int, chunk: int) -> Iterator[tuple[int, int]]:

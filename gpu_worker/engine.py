@@ -1,4 +1,4 @@
-"""The one file that knows ONNX Runtime GenAI: load a model, encode, feed, step.
+"""The one file that imports ONNX Runtime GenAI: load a model, encode, decode, begin sequences.
 
 Called by `worker.py` to load and by `generation.py` for each request. Everything here blocks for as long as the native call does and
 holds the GIL meanwhile. Every exception of the library leaves as a LoadFault or an EngineFault.
@@ -6,27 +6,34 @@ holds the GIL meanwhile. Every exception of the library leaves as a LoadFault or
 
 import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from gpu_worker.batch import Batch, OneByOne
 from gpu_worker.detokenizer import Detokenizer, TableDetokenizer, WindowDetokenizer
-from gpu_worker.engine_port import EngineFacts, Picture, ReadPrompt
+from gpu_worker.engine_port import EngineFacts, Picture, ReadPrompt, TokenSequence
 from gpu_worker.errors import EngineFault, LoadFault, RequestFault
 from gpu_worker.eyes import Eyes
 from gpu_worker.fault_text import cause_of, engine_fault, load_fault, one_line
-from gpu_worker.genai_api import GenAi, NativeConfig, NativeGenerator, NativeInputs, NativeModel, NativeTokenizer
-from gpu_worker.guidance import Constrainer, guided_fault
-from gpu_worker.load_options import LoadOptions
+from gpu_worker.genai_api import GenAi, NativeConfig, NativeModel, NativeTokenizer
+from gpu_worker.genai_sequence import GenAiSequence, native_options
+from gpu_worker.guidance import Constrainer
+from gpu_worker.kv_facts import KvFacts
+from gpu_worker.kv_slots import SlotBounds
+from gpu_worker.load_options import NO_SLOTS, LoadOptions
 from gpu_worker.model_folder import ModelFolder
 from gpu_worker.paged_batch import PagedBatch, PoolSize
+from gpu_worker.prefix_cache import PrefixCache, SequenceCosts
 from gpu_worker.prompt import PromptEncoder, PromptRules
 from gpu_worker.sampling import SearchOptions
-from ipc.messages import Device, DeviceChoice, FailCode, LoadFailCode, RejectCode
+from ipc.messages import Device, DeviceChoice, LoadFailCode, PrefixReuse, RejectCode
 
 logger = logging.getLogger(__name__)
 
 # Types of models whose vision part (0.18) fails on pictures of several shapes in one prompt.
 _ONE_SIZE = frozenset({"mistral3"})
+# Seen in this version: a generator made for a method of search takes other numbers for it later.
+_RETUNED_VERSION = "0.18."
 
 
 def import_library() -> GenAi:
@@ -104,7 +111,9 @@ class _Loader:
             if device is Device.CUDA:
                 self._prove(model, paged)
 
-            return GenAiEngine(self._library, model, tokenizer, self._folder, fallback_reason, paged)
+            return GenAiEngine(
+                self._library, model, tokenizer, self._folder, fallback_reason, self._options.slots, paged
+            )
         except LoadFault:
             raise
         except (
@@ -165,6 +174,7 @@ class GenAiEngine:
         tokenizer: NativeTokenizer,
         folder: ModelFolder,
         fallback_reason: str | None,
+        slots: SlotBounds,
         paged: PagedBatch | None = None,
     ) -> None:
         self._library = library
@@ -191,6 +201,21 @@ class GenAiEngine:
             # What works on several sequences (0.18) takes tokens only.
             sees=folder.config.sees and paged is None,
             wants_one_size=folder.config.model_type in _ONE_SIZE,
+        )
+        self._cache = self._open_cache(folder.config.kv, slots)
+
+    def _open_cache(self, kv: KvFacts, slots: SlotBounds) -> PrefixCache:
+        return PrefixCache(
+            begin=self._begin,
+            traits_of=self._traits,
+            costs=SequenceCosts(
+                token_bytes=kv.token_bytes(self.facts.device),
+                is_preallocated=kv.is_preallocated,
+                longest_kept=kv.longest_kept,
+                window=self.facts.context_length,
+            ),
+            eos_ids=self.facts.eos_ids,
+            bounds=slots if kv.can_rewind else NO_SLOTS,
         )
 
     def open_batch(self, prefill_chunk: int) -> Batch:
@@ -235,65 +260,35 @@ class GenAiEngine:
         except Exception as error:  # the library raises RuntimeError for everything
             raise engine_fault(error) from error
 
-    def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> "GenAiSequence":
+    def start(
+        self, prompt_ids: Sequence[int], options: SearchOptions, reuse: PrefixReuse | None = None
+    ) -> TokenSequence:
+        return self._cache.start(prompt_ids, options, reuse)
+
+    def _begin(self, options: SearchOptions) -> GenAiSequence:
         try:
             params = self._library.GeneratorParams(self._model)
-            params.set_search_options(**_native_options(options))
+            params.set_search_options(**native_options(options))
 
             # Memory for max_length tokens is taken here.
             if options.guidance is None:
-                return GenAiSequence(self._library.Generator(self._model, params))
+                return GenAiSequence(self._library.Generator(self._model, params), params)
 
-            return GenAiSequence(self._constrainer.begin(params, options.guidance), is_guided=True)
+            return GenAiSequence(self._constrainer.begin(params, options.guidance), params, is_guided=True)
         except (EngineFault, RequestFault):
             raise
         except Exception as error:  # the library raises RuntimeError for everything
             raise engine_fault(error) from error
 
+    def forget_expired(self) -> float | None:
+        return self._cache.forget_expired()
 
-class GenAiSequence:
-    """One generator. See `TokenSequence` in `engine_port.py`."""
+    def _traits(self, options: SearchOptions) -> Hashable:
+        """Return what is fixed when a generator is made."""
+        if self.facts.engine_version.startswith(_RETUNED_VERSION):
+            return options.method, options.repetition_penalty
 
-    cached_tokens = 0
-
-    def __init__(self, generator: NativeGenerator, *, is_guided: bool = False) -> None:
-        self._generator: NativeGenerator | None = generator
-        self._fault = guided_fault if is_guided else engine_fault
-
-    def show(self, tensors: NativeInputs) -> None:
-        try:
-            self._open_generator().set_inputs(tensors)
-        except EngineFault:
-            raise
-        except Exception as error:  # the library raises RuntimeError for everything
-            raise engine_fault(error) from error
-
-    def feed(self, tokens: Sequence[int]) -> None:
-        try:
-            self._open_generator().append_tokens(list(tokens))
-        except EngineFault:
-            raise
-        except Exception as error:  # the library raises RuntimeError for everything
-            raise self._fault(error) from error
-
-    def step(self) -> int:
-        generator = self._open_generator()
-
-        try:
-            generator.generate_next_token()
-            return int(generator.get_next_tokens()[0])
-        except Exception as error:  # the library raises RuntimeError for everything
-            raise self._fault(error) from error
-
-    def _open_generator(self) -> NativeGenerator:
-        if self._generator is None:
-            raise EngineFault(FailCode.ENGINE_ERROR, "the sequence is closed", is_fatal=False)
-
-        return self._generator
-
-    def close(self) -> None:
-        # The generator holds the cache of the whole sequence; dropping the last reference frees it.
-        self._generator = None
+        return replace(options, max_length=0, seed=0)
 
 
 def _pool_overlay(pool: PoolSize, parallel: int) -> dict[str, object]:
@@ -307,22 +302,3 @@ def _window(context_length: int | None, paged: PagedBatch | None) -> int | None:
         return context_length
 
     return paged.longest if context_length is None else min(context_length, paged.longest)
-
-
-def _native_options(options: SearchOptions) -> dict[str, float]:
-    native: dict[str, float] = {
-        "max_length": options.max_length,
-        "do_sample": options.do_sample,
-        "temperature": options.temperature,
-        "top_p": options.top_p,
-        "top_k": options.top_k,
-        "random_seed": options.seed,
-        # A config may ask for beams, whose tokens change after the fact and cannot be streamed.
-        "num_beams": 1,
-        "num_return_sequences": 1,
-    }
-
-    if options.repetition_penalty is not None:
-        native["repetition_penalty"] = options.repetition_penalty
-
-    return native

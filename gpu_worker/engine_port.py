@@ -7,7 +7,7 @@ from typing import Protocol
 from gpu_worker.detokenizer import Detokenizer
 from gpu_worker.genai_api import NativeInputs
 from gpu_worker.sampling import SearchOptions
-from ipc.messages import Device
+from ipc.messages import Device, PrefixReuse
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,8 +81,11 @@ class TokenSequence(Protocol):
     def step(self) -> int:
         """Return the next token. Blocks for a forward pass, holding the GIL. Raises RequestFault when a constraint is too much work."""
 
+    def keep(self) -> None:
+        """End this sequence and let later requests continue from it, as far as the engine can. Not called after a fault."""
+
     def close(self) -> None:
-        """Give the memory of this sequence back. Safe to call twice."""
+        """End this sequence and give its memory back. Safe to call twice; without effect after `keep`."""
 
 
 class Engine(Protocol):
@@ -100,5 +103,13 @@ class Engine(Protocol):
     def detokenizer(self, prompt_ids: Sequence[int]) -> Detokenizer:
         """Return what turns the answer to this prompt into text."""
 
-    def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> TokenSequence:
-        """Begin a sequence; nothing is fed yet. Raises RequestFault for a constraint that cannot be kept, and EngineFault."""
+    def start(
+        self, prompt_ids: Sequence[int], options: SearchOptions, reuse: PrefixReuse | None = None
+    ) -> TokenSequence:
+        """Begin a sequence; nothing is fed yet. Raises RequestFault for a constraint that cannot be kept, and EngineFault.
+
+        reuse: what it may continue from and be kept for; None: it has to do with no other.
+        """
+
+    def forget_expired(self) -> float | None:
+        """Free what was kept for long enough. Return in how many seconds to ask again; None when nothing is kept."""

@@ -83,6 +83,10 @@ class NativeGenerator(Protocol):
 
     def get_next_tokens(self) -> NativeIds: ...
 
+    def token_count(self) -> int: ...
+
+    def rewind_to(self, new_length: int) -> None: ...
+
 
 class NativeTurnOptions(Protocol):
     """Options of one answer. Each setter may raise RuntimeError for a value out of range."""

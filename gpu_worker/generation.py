@@ -14,7 +14,18 @@ from gpu_worker.inbox import Channel
 from gpu_worker.loop_guard import LoopGuard
 from gpu_worker.prompt_reading import PromptReader
 from gpu_worker.sampling import SearchOptions, search_options
-from ipc.messages import Delta, Finished, FinishReason, Generate, Phase, Progress, RejectCode, Started
+from ipc.messages import (
+    Delta,
+    Finished,
+    FinishReason,
+    Generate,
+    GenerationTask,
+    Phase,
+    PrefixReuse,
+    Progress,
+    RejectCode,
+    Started,
+)
 
 # How often a worker that makes tokens without text says so. The front takes silence for a hang only after many times that.
 _SIGN_OF_LIFE_S = 1.0
@@ -25,6 +36,15 @@ class GenerationSettings:
     """has_loop_guard: end an answer that repeats one cycle of tokens for ever."""
 
     has_loop_guard: bool
+
+
+def reuse_of(task: GenerationTask) -> PrefixReuse | None:
+    """Return what the task may share with others; None for one whose answer hangs on more than the tokens before it.
+
+    A kept sequence goes on with its own random numbers, so a seed needs a new one. It knows neither grammars nor pictures.
+    """
+    has_seed = task.sampling.seed is not None and task.sampling.temperature > 0
+    return None if has_seed or task.guidance is not None or task.images else task.reuse
 
 
 class Generation:
@@ -44,6 +64,7 @@ class Generation:
         self._last_token_at = self._taken_at
         self._said_at = self._taken_at
         self._completion_tokens = 0
+        self._has_spoken = False
         self._prompt_tokens = 0
         self._max_tokens = 0
         self._reader = PromptReader(request, engine, channel)
@@ -72,7 +93,7 @@ class Generation:
         self._say_fed(done, prompt.pictures)
 
     def _join(self, prompt: ReadPrompt, options: SearchOptions) -> int:
-        return self._batch.join(self.request.request_id, prompt.ids, options, prompt.pictures)
+        return self._batch.join(self.request.request_id, prompt.ids, options, prompt.pictures, reuse_of(self.request))
 
     def take(self, event: Event) -> FinishReason | None:
         """Tell the front what a step made; return why the answer is over, when it is. Raises the fault of a sequence that broke."""
@@ -183,8 +204,18 @@ class Generation:
             )
 
     def _say(self, text: str) -> None:
-        if text:
-            self._said_at = self._last_token_at
-            self._channel.send(
-                Delta(request_id=self.request.request_id, text=text, completion_tokens=self._completion_tokens)
+        if not text:
+            return
+
+        self._said_at = self._last_token_at
+        # Told with the first text, which every reader of the answer waits for: a stop string may make it the only one.
+        cached_tokens = 0 if self._has_spoken else self._batch.cached_tokens(self.request.request_id)
+        self._has_spoken = True
+        self._channel.send(
+            Delta(
+                request_id=self.request.request_id,
+                text=text,
+                completion_tokens=self._completion_tokens,
+                cached_tokens=cached_tokens,
             )
+        )

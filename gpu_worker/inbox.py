@@ -3,6 +3,7 @@
 One inbox per worker; `loop.py` looks into it between the steps of the batch.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable
 from typing import Protocol, assert_never
@@ -35,10 +36,14 @@ class Inbox:
         """Whether no request waits to be begun."""
         return not self._waiting
 
-    def wait(self) -> None:
-        """Wait until a request is there, for ever: an idle worker has nothing else to do."""
+    def wait(self, tidy_up: Callable[[], float | None] = lambda: None) -> None:
+        """Wait until a request is there, for ever.
+
+        tidy_up: called before each wait; returns in how many seconds it wants to be called again, None for not at all.
+        """
         while not self._waiting:
-            message = self._channel.receive(None)
+            due_s = tidy_up()
+            message = self._channel.receive(None if due_s is None else math.ceil(due_s * 1000))
 
             if message is not None:
                 self._sort(message)

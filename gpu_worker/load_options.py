@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from gpu_worker.kv_slots import SlotBounds
 from gpu_worker.model_files import ModelConfig
 from gpu_worker.paged_batch import PoolSize
 
@@ -11,9 +12,12 @@ _CHUNK = 64
 _TOKENS_PER_SEQUENCE = 4096
 
 
+NO_SLOTS = SlotBounds(max_slots=0, max_bytes=0)
+
+
 @dataclass(frozen=True, slots=True)
 class LoadOptions:
-    """threads: intra-op threads; None leaves the choice to the engine.
+    """threads: intra-op threads; None leaves the choice to the engine. slots: what may be kept of finished requests.
 
     parallel: sequences at the same time, for a model that can. prefill_chunk: most tokens of a prompt in one step; 0 means no bound.
     """
@@ -21,6 +25,7 @@ class LoadOptions:
     threads: int | None = None
     parallel: int = 1
     prefill_chunk: int = 0
+    slots: SlotBounds = NO_SLOTS
 
     def pool(self, config: ModelConfig) -> PoolSize | None:
         """Return the pool of a model that takes several sequences; None for one that takes one."""

@@ -14,7 +14,7 @@ from gpu_worker.fault_text import engine_fault
 from gpu_worker.generation import Generation, GenerationSettings
 from gpu_worker.inbox import Channel, Inbox
 from ipc.errors import IpcError
-from ipc.messages import Failed, FinishReason, Generate, Rejected, Terminal
+from ipc.messages import Failed, Finished, FinishReason, Generate, Rejected, Terminal
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +52,7 @@ class Loop:
 
     def _round(self) -> None:
         if not self._running and self._inbox.is_empty:
-            self._inbox.wait()
+            self._inbox.wait(self._batch.forget_expired)
         else:
             self._inbox.look()
 
@@ -136,7 +136,7 @@ class Loop:
     def _end(self, terminal: Terminal) -> None:
         """The one place where a request ends."""
         del self._running[terminal.request_id]
-        self._batch.leave(terminal.request_id)
+        self._batch.leave(terminal.request_id, is_reusable=isinstance(terminal, Finished))
         self._channel.send(terminal)
 
     def _failed(self, number: int, error: Exception) -> Failed | Rejected:

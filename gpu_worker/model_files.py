@@ -8,6 +8,7 @@ from pathlib import Path
 
 from gpu_worker.config_bounds import check_bounds
 from gpu_worker.json_files import JsonObject, bad_model, is_integer, is_list, is_object, read_json_object, section
+from gpu_worker.kv_facts import KvFacts, read_kv_facts
 
 CONFIG_NAME = "genai_config.json"
 # What the engine's tokenizers can start from, as the front's catalog knows it: what is listed there is not refused here.
@@ -47,6 +48,7 @@ class ModelConfig:
     eos_ids: frozenset[int]
     bos_id: int | None
     pad_id: int | None
+    kv: KvFacts
     batching: DynamicBatching | None = None
     model_type: str = ""
     sees: bool = False
@@ -76,6 +78,7 @@ def read_model_config(model_dir: Path) -> ModelConfig:
         eos_ids=_eos_ids(model),
         bos_id=_token_id(model, "bos_token_id"),
         pad_id=_token_id(model, "pad_token_id"),
+        kv=read_kv_facts(config),
         batching=_batching(config),
         model_type=str(model.get("type") or ""),
         sees=bool(section(model, "vision").get("filename")),

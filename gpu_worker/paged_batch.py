@@ -15,7 +15,7 @@ from gpu_worker.fault_text import engine_fault
 from gpu_worker.genai_api import GenAi, NativeEngine, NativeEvent, NativeModel, NativeRequest, NativeTurnOptions
 from gpu_worker.guidance import begin_fault
 from gpu_worker.sampling import SearchOptions
-from ipc.messages import FailCode, RejectCode
+from ipc.messages import FailCode, PrefixReuse, RejectCode
 
 # Steps in which nothing happens although there is work. None is normal; more than this many are a standstill.
 _MOST_IDLE_STEPS = 100
@@ -110,8 +110,11 @@ class PagedBatch:
         prompt_ids: Sequence[int],
         options: SearchOptions,
         pictures: ShownPictures | None = None,
+        reuse: PrefixReuse | None = None,
     ) -> int:
         assert pictures is None, "a model of several sequences does not see"
+        # The engine keeps blocks by what is in them, for as long as nobody else needs them.
+        del reuse
 
         if self._pool.blocks_for(options.max_length) > self._pool.blocks:
             raise RequestFault(
@@ -147,7 +150,11 @@ class PagedBatch:
         sequence = self._sequences.get(number)
         return 0 if sequence is None else sequence.cached
 
-    def leave(self, number: int) -> None:
+    def forget_expired(self) -> float | None:
+        return None
+
+    def leave(self, number: int, *, is_reusable: bool = False) -> None:
+        del is_reusable
         sequence = self._sequences.pop(number, None)
 
         if sequence is None:

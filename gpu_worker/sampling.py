@@ -7,6 +7,7 @@ answers nonsense.
 import math
 import secrets
 from dataclasses import dataclass
+from enum import Enum
 
 from gpu_worker.errors import RequestFault
 from ipc.messages import Guidance, RejectCode, Sampling
@@ -15,6 +16,14 @@ from ipc.messages import Guidance, RejectCode, Sampling
 FALLBACK_TOP_K = 40
 # The engine reads the seed as a signed 32-bit number in which -1 means "none".
 _SEED_MASK = 0x7FFF_FFFF
+
+
+class SearchMethod(Enum):
+    """The engine's ways to choose a token; the options decide which one."""
+
+    GREEDY = "greedy"
+    TOP_K = "top_k"
+    TOP_K_TOP_P = "top_k_top_p"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +41,14 @@ class SearchOptions:
     seed: int
     repetition_penalty: float | None
     guidance: Guidance | None = None
+
+    @property
+    def method(self) -> SearchMethod:
+        """Which way the engine chooses a token."""
+        if not self.do_sample or self.top_k == 1:
+            return SearchMethod.GREEDY
+
+        return SearchMethod.TOP_K_TOP_P if self.top_p < 1 else SearchMethod.TOP_K
 
     @staticmethod
     def greedy(max_length: int) -> "SearchOptions":

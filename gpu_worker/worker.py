@@ -13,6 +13,7 @@ from gpu_worker.errors import LoadFault
 from gpu_worker.fault_text import cause_of
 from gpu_worker.generation import GenerationSettings
 from gpu_worker.inbox import Channel
+from gpu_worker.kv_slots import SlotBounds
 from gpu_worker.lifeline import Lifeline, is_orphan
 from gpu_worker.load_options import LoadOptions
 from gpu_worker.loop import Loop
@@ -114,7 +115,12 @@ def _load(spec: LaunchSpec, channel: Channel) -> GenAiEngine:
 
 
 def _load_options(spec: LaunchSpec) -> LoadOptions:
-    return LoadOptions(threads=spec.threads, parallel=spec.parallel, prefill_chunk=spec.prefill_chunk)
+    return LoadOptions(
+        threads=spec.threads,
+        parallel=spec.parallel,
+        prefill_chunk=spec.prefill_chunk,
+        slots=SlotBounds(spec.kv_slots, spec.kv_bytes),
+    )
 
 
 def _own_version() -> str:

@@ -26,6 +26,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     threads: intra-op threads; None leaves the choice to the engine.
     parallel: most requests at the same time, where the model can; others take one.
     no_cuda_reason: why AUTO must not try CUDA, for the front knows better (there is too little memory); None leaves it to the worker.
+    kv_slots: finished requests whose keys and values may be kept, so that later ones continue from them; 0 keeps none.
+    kv_bytes: most memory of all that is kept.
     has_loop_guard: end a generation that repeats one token cycle for ever.
     """
 
@@ -39,6 +41,8 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     prefill_chunk: int = 128
     threads: int | None = None
     parallel: int = 1
+    kv_slots: int = 0
+    kv_bytes: int = 0
     has_loop_guard: bool = True
 
 

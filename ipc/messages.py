@@ -224,15 +224,17 @@ class Started(msgspec.Struct, frozen=True, kw_only=True, tag="started"):
     max_tokens: int
 
 
-class Delta(msgspec.Struct, frozen=True, kw_only=True, tag="delta"):
+class Delta(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="delta"):
     """A piece of the answer, in order. text is never empty and never ends inside a character.
 
     completion_tokens: how many tokens were generated up to here, this piece included.
+    cached_tokens: in the first piece, the tokens of the prompt that were kept from an earlier request.
     """
 
     request_id: int
     text: str
     completion_tokens: int
+    cached_tokens: int = 0
 
 
 class Finished(msgspec.Struct, frozen=True, kw_only=True, tag="finished"):

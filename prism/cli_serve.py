@@ -37,6 +37,9 @@ logger = logging.getLogger(__name__)
     "--prefill-chunk", metavar="TOKENS", help="Prompt tokens per step; 0 or off is all at once. [default: 128]"
 )
 @click.option(
+    "--kv-slots", metavar="N", help="Finished requests that later turns continue from; 0 is none. [default: 4]"
+)
+@click.option(
     "--allow-special-tokens", "allows_special_tokens", is_flag=True, help="Let clients' text act as control tokens."
 )
 @click.option("--log-level", metavar="debug|info|warning|error", help="How much the log says. [default: info]")

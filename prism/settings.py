@@ -52,6 +52,7 @@ class ServeFlags:
     sse_ping: str | None = None
     prefill_chunk: str | None = None
     parallel: str | None = None
+    kv_slots: str | None = None
     log_level: str | None = None
     allows_special_tokens: bool = False
 
@@ -72,6 +73,8 @@ class ServeSettings:
     header_timeout_s: for the headers of a request. send_timeout_s: how long a client may take nothing of its answer.
     prefill_chunk: most tokens that the engine takes in one call; 0 means the whole prompt.
     parallel: most requests at the same time, for a model that was made for several.
+    kv_slots: finished requests that a model remembers, so that the next turn of a conversation begins at once; 0 is none.
+    kv_memory_mb: most memory of all of them.
     threads: of the engine's CPU work; None leaves the choice to the engine.
     event_log: where a line is added for each thing that happens to a turn, a worker or a request; None for nowhere.
     ollama_url: base URL of the Ollama daemon, whether or not one runs.
@@ -97,6 +100,8 @@ class ServeSettings:
     sse_ping_s: float = 15.0
     prefill_chunk: int = 128
     parallel: int = 1
+    kv_slots: int = 4
+    kv_memory_mb: float = 1024.0
     threads: int | None = None
     has_loop_guard: bool = True
     template_mode: TemplateMode = TemplateMode.AUTO
@@ -205,6 +210,8 @@ def _with_engine_settings(base: ServeSettings, source: SettingSource, flags: Ser
             "PRISM_PREFILL_CHUNK", read.prefill_chunk, base.prefill_chunk, "--prefill-chunk", flags.prefill_chunk
         ),
         parallel=value("PRISM_PARALLEL", read.whole_number(1, 64), base.parallel, "--parallel", flags.parallel),
+        kv_slots=value("PRISM_KV_SLOTS", read.whole_number(0), base.kv_slots, "--kv-slots", flags.kv_slots),
+        kv_memory_mb=value("PRISM_KV_MEMORY_MB", _megabytes, base.kv_memory_mb),
         threads=value("PRISM_THREADS", read.whole_number(1), None),
         has_loop_guard=value("PRISM_LOOP_GUARD", read.switch, base.has_loop_guard),
         template_mode=value("PRISM_TEMPLATE", read.one_of(TemplateMode), base.template_mode),

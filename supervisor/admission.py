@@ -5,15 +5,15 @@ The model that leaves is still there: what it will give back is counted, so that
 
 import logging
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ipc.messages import Device, DeviceChoice
 from supervisor.errors import InsufficientResources
 from supervisor.gpu_report import GpuDevice
 from supervisor.holder import find_holder
-from supervisor.memory_budget import MemoryKind, check_budget
+from supervisor.memory_budget import MemoryKind, MemoryNeed, check_budget
 from supervisor.memory_gauge import MemoryGauge
-from supervisor.model_figures import ModelFigures, device_need, host_need, read_figures
+from supervisor.model_figures import NOTHING_KEPT, KeptRequests, ModelFigures, device_need, host_need, read_figures
 from supervisor.placement import Placement
 from supervisor.seat import Seat
 from supervisor.settings import SupervisorSettings
@@ -25,12 +25,16 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """One decision: a model for a request, with what leaves and what cannot be made to leave."""
+    """One decision: a model for a request, with what leaves and what cannot be made to leave.
+
+    kept: what the worker may keep of finished requests. A model that fits only without that is loaded without.
+    """
 
     seat: Seat
     figures: ModelFigures
     leaving: Worker | None
     stuck: Sequence[Worker]
+    kept: KeptRequests
 
 
 class Admission:
@@ -46,48 +50,67 @@ class Admission:
         leaving: the resident worker, which makes room. stuck: workers that cannot be ended; nothing more is loaded where they are.
         """
         alive = [worker for worker in stuck if worker.state is not WorkerState.EXITED]
-        case = _Case(seat, read_figures(seat.model.path), leaving, alive)
+        kv = self._settings.kv
+        case = _Case(seat, read_figures(seat.model.path), leaving, alive, KeptRequests(kv.max_slots, kv.max_bytes))
         placement = await self._choose(case)
         is_on_cpu = placement.gpu is None and placement.device is not DeviceChoice.CUDA
         device = Device.CPU if is_on_cpu else Device.CUDA
         text = self._why_no_ram(case, device)
 
         if text is not None:
+            # What is kept on the GPU takes no main memory.
+            text = self._why_no_ram(replace(case, kept=NOTHING_KEPT), device)
+            placement = self._without_slots(case, placement)
+
+        if text is not None:
             raise self._refusal(case, text, MemoryKind.RAM, None)
 
         return placement
+
+    def _without_slots(self, case: _Case, placement: Placement) -> Placement:
+        if placement.kv_slots > 0:
+            logger.warning("'%s' keeps no prefixes: there is too little memory for them", case.seat.model.model_id)
+
+        return replace(placement, kv_slots=0)
 
     async def _choose(self, case: _Case) -> Placement:
         choice = self._settings.device
 
         if choice is DeviceChoice.CPU:
-            return Placement(device=choice)
+            return Placement(device=choice, kv_slots=case.kept.slots)
 
         gpu = await self._gauge.cuda_device()
         variables = await self._gauge.worker_variables()
 
         if gpu is None:
             # The worker knows best why not, and says so.
-            return Placement(device=choice, variables=variables)
+            return Placement(device=choice, variables=variables, kv_slots=case.kept.slots)
 
+        fitting = case
         text = await self._why_no_vram(case, gpu)
 
+        if text is not None:
+            fitting = replace(case, kept=NOTHING_KEPT)
+            text = await self._why_no_vram(fitting, gpu)
+
         if text is None:
-            return Placement(
+            placement = Placement(
                 device=choice,
                 gpu=gpu,
                 variables={**variables, "CUDA_VISIBLE_DEVICES": gpu.uuid},
-                vram_bytes=self._need(case, Device.CUDA),
+                vram_bytes=self._need(fitting).total_bytes,
+                kv_slots=case.kept.slots,
             )
+            return placement if fitting is case else self._without_slots(case, placement)
 
         if choice is DeviceChoice.CUDA:
             raise self._refusal(case, text, MemoryKind.VRAM, gpu.uuid)
 
         logger.warning("'%s' is loaded on the CPU: %s", case.seat.model.model_id, text)
-        return Placement(device=choice, no_cuda_reason=text)
+        return Placement(device=choice, no_cuda_reason=text, kv_slots=case.kept.slots)
 
-    def _need(self, case: _Case, device: Device) -> int:
-        return device_need(case.figures, device, case.seat.tokens, self._settings.prefill_chunk).total_bytes
+    def _need(self, case: _Case) -> MemoryNeed:
+        return device_need(case.figures, Device.CUDA, case.seat.tokens, self._settings.prefill_chunk, case.kept)
 
     async def _why_no_vram(self, case: _Case, gpu: GpuDevice) -> str | None:
         if any(_is_on(worker, gpu) for worker in case.stuck):
@@ -98,7 +121,7 @@ class Admission:
 
         refusal = check_budget(
             MemoryKind.VRAM,
-            device_need(case.figures, Device.CUDA, case.seat.tokens, self._settings.prefill_chunk),
+            self._need(case),
             gpu.vram_free_bytes,
             self._settings.memory.vram_reserve_mb,
             await self._vram_credit(case.leaving, gpu),
@@ -121,7 +144,7 @@ class Admission:
 
         refusal = check_budget(
             MemoryKind.RAM,
-            host_need(case.figures, device, case.seat.tokens, self._settings.prefill_chunk),
+            host_need(case.figures, device, case.seat.tokens, self._settings.prefill_chunk, case.kept),
             self._gauge.available_ram(),
             self._settings.memory.ram_reserve_mb,
             self._gauge.private_ram(case.leaving.pid) if case.leaving is not None else 0,

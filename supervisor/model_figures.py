@@ -41,6 +41,17 @@ class ModelFigures:
     pool_tokens: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KeptRequests:
+    """Whose keys and values stay in memory after their end: so many, in at most so many bytes."""
+
+    slots: int
+    max_bytes: int
+
+
+NOTHING_KEPT = KeptRequests(0, 0)
+
+
 def read_figures(folder: Path) -> ModelFigures:
     """Return the figures of a model folder. Never raises."""
     config = _read_config(folder / _CONFIG_NAME)
@@ -60,34 +71,42 @@ def _pool_tokens(batching: _Section) -> int | None:
     return None if blocks is None or block_size is None else blocks * block_size
 
 
-def device_need(figures: ModelFigures, device: Device, tokens: int, prefill_chunk: int) -> MemoryNeed:
+def device_need(
+    figures: ModelFigures, device: Device, tokens: int, prefill_chunk: int, kept: KeptRequests = NOTHING_KEPT
+) -> MemoryNeed:
     """Return what the model takes on the device it runs on.
 
     tokens: of the request that it is loaded for, prompt and answer. prefill_chunk: see `ipc.launch_spec`.
+    kept: of finished requests, beside the one that runs.
     """
-    kept = _kept_tokens(figures, tokens)
+    length = _length(figures, tokens)
+    request_bytes = length * figures.kv_elements * _KV_BYTES[device]
+    # A pool holds what is kept as well.
+    kept_bytes = 0 if figures.pool_tokens is not None else min(kept.slots * request_bytes, kept.max_bytes)
     return estimate_need(
         figures.weights_bytes,
-        kept * figures.kv_elements * _KV_BYTES[device],
-        min(prefill_chunk, kept) if prefill_chunk > 0 else kept,
+        request_bytes + kept_bytes,
+        min(prefill_chunk, length) if prefill_chunk > 0 else length,
     )
 
 
-def _kept_tokens(figures: ModelFigures, tokens: int) -> int:
-    """How many tokens' keys and values are kept at once."""
+def _length(figures: ModelFigures, tokens: int) -> int:
+    """How many tokens' keys and values there are at once, beside those of finished requests."""
     if figures.pool_tokens is not None:
         return figures.pool_tokens
 
-    kept = max(tokens, _USUAL_TOKENS)
-    return kept if figures.context_length is None else min(kept, figures.context_length)
+    length = max(tokens, _USUAL_TOKENS)
+    return length if figures.context_length is None else min(length, figures.context_length)
 
 
-def host_need(figures: ModelFigures, device: Device, tokens: int, prefill_chunk: int) -> MemoryNeed:
+def host_need(
+    figures: ModelFigures, device: Device, tokens: int, prefill_chunk: int, kept: KeptRequests = NOTHING_KEPT
+) -> MemoryNeed:
     """Return what the model takes of main memory."""
     if device is Device.CUDA:
         return estimate_need(min(figures.weights_bytes, _HOST_BYTES_OF_CUDA), 0, 0)
 
-    return device_need(figures, device, tokens, prefill_chunk)
+    return device_need(figures, device, tokens, prefill_chunk, kept)
 
 
 def _size_of(folder: Path) -> int:

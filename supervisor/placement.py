@@ -13,6 +13,7 @@ class Placement:
 
     device, no_cuda_reason: see `ipc.launch_spec`. gpu: the device that it may use, as it was before the load; None on the CPU.
     variables: go over the worker's environment. vram_bytes: what it will take of the GPU, estimated.
+    kv_slots: finished requests that it may keep, see `ipc.launch_spec`.
     """
 
     device: DeviceChoice
@@ -20,3 +21,4 @@ class Placement:
     gpu: GpuDevice | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
     vram_bytes: int = 0
+    kv_slots: int = 0

@@ -39,6 +39,19 @@ class MemorySettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class KvSettings:
+    """What a worker keeps of finished requests: the keys and values of so many, in so much memory (MiB). max_slots: 0 keeps none."""
+
+    max_slots: int = 4
+    memory_mb: float = 1024.0
+
+    @property
+    def max_bytes(self) -> int:
+        """The bound of memory in bytes."""
+        return int(self.memory_mb * (1 << 20))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorSettings:
     """Bounds and choices of the supervisor. Times are in seconds.
 
@@ -47,6 +60,7 @@ class SupervisorSettings:
     queue_timeout_s: longest wait for the turn; 0 means for ever.
     parallel: most requests that a worker gets at the same time, where its model can take several.
     prefill_chunk, threads, has_loop_guard: handed to the worker, see `ipc.launch_spec`.
+    kv: what a worker keeps for the next turn of a conversation.
     load_lock: what is shared with other servers of this machine.
     memory: whether a model fits, and whether its memory came back.
     watch: how long a worker that works on something may show no progress before it counts as hung.
@@ -66,6 +80,7 @@ class SupervisorSettings:
     parallel: int = 1
     threads: int | None = None
     has_loop_guard: bool = True
+    kv: KvSettings = field(default_factory=KvSettings)
     load_lock: LoadLockSettings = field(default_factory=LoadLockSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     watch: WatchBounds = field(default_factory=WatchBounds)

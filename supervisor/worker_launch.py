@@ -34,6 +34,8 @@ def launch_worker(
         prefill_chunk=settings.prefill_chunk,
         threads=settings.threads,
         parallel=settings.parallel,
+        kv_slots=placement.kv_slots,
+        kv_bytes=settings.kv.max_bytes,
         has_loop_guard=settings.has_loop_guard,
     )
     read_fd, write_fd = os.pipe()

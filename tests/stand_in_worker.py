@@ -4,7 +4,7 @@ Run as `python stand_in_worker.py --launch-fd N`, like the real worker. How it b
 and for one request from a last prompt line `@stand-in {json}`, which goes over the folder's values. Keys:
 
 text            list of pieces, one token each (default: "w0 ", "w1 ", …, as many as max_tokens but at most 16)
-echo            answer with what was asked instead of text: base64 of {"prompt", "max_tokens", "sampling"} as JSON
+echo            answer with what was asked instead of text: base64 of {"prompt", "max_tokens", "sampling", "reuse"} as JSON
 reason          the finish reason of an answer that came to its end ("stop", "length", "loop")
 delay_s         time between two tokens
 prefill         number of prefill slices, each of prefill_s
@@ -290,7 +290,12 @@ class StandIn:
 def _echo_of(request: Generate) -> str:
     """Text that no reader of answers can take for a tag, a call or a stop string."""
     sampling = msgspec.to_builtins(request.sampling)
-    asked = {"prompt": "".join(request.prompt), "max_tokens": request.max_tokens, "sampling": sampling}
+    asked = {
+        "prompt": "".join(request.prompt),
+        "max_tokens": request.max_tokens,
+        "sampling": sampling,
+        "reuse": msgspec.to_builtins(request.reuse),
+    }
     return base64.b64encode(json.dumps(asked).encode()).decode()
 
 

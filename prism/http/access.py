@@ -4,9 +4,11 @@ A page in a browser can reach a server on loopback. Two things give it away: a H
 and an Origin header. Both are refused before anything else is looked at.
 """
 
+import hashlib
 import hmac
 import ipaddress
 import re
+import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -92,14 +94,30 @@ class AccessRules:
         if not self.api_keys:
             return True
 
-        scheme, _, token = (authorization or "").strip().partition(" ")
-        given = token.strip().encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b""
+        given = _bearer_token(authorization)
         found = False
 
         for key in self.api_keys:
             found |= hmac.compare_digest(given, key.encode())
 
         return found
+
+
+class KeyScopes:
+    """Names for those who send different keys, from which no key can be told. Another server gives other names."""
+
+    def __init__(self) -> None:
+        self._salt = secrets.token_bytes(32)
+
+    def scope_of(self, authorization: str | None) -> str:
+        """Return the name for the key of an Authorization header, empty for none. A server that asks for no key tells them apart too."""
+        token = _bearer_token(authorization)
+        return hmac.new(self._salt, token, hashlib.sha256).hexdigest() if token else ""
+
+
+def _bearer_token(authorization: str | None) -> bytes:
+    scheme, _, token = (authorization or "").strip().partition(" ")
+    return token.strip().encode("utf-8", "surrogateescape") if scheme.lower() == "bearer" else b""
 
 
 def _authority_of(target: str) -> tuple[str, ...]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import msgspec
 from aiohttp import web
 
-from ipc.messages import GenerationTask, Image
+from ipc.messages import GenerationTask, Image, PrefixReuse
 from prism.api.chat_request import (
     ChatRequest,
     check_chat_numbers,
@@ -38,6 +38,7 @@ from prism.http.generation import Generation, Outcome, likely_tokens
 from prism.http.headers import DROPPED_PARTS_HEADER
 from prism.http.model_names import OllamaModel, resolve_model
 from prism.http.ollama_chat import ollama_chat
+from prism.http.reuse import prefix_reuse
 from prism.http.services import SERVICES
 from prism.http.sse import EventStream, open_event_stream
 from prism.model_entry import ModelEntry
@@ -70,7 +71,8 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
     if isinstance(entry, OllamaModel):
         return await ollama_chat(request, chat, entry)
 
-    prepared = await services.prompts.run(lambda: _prepare(services.settings, chat, entry))
+    reuse = prefix_reuse(request, chat)
+    prepared = await services.prompts.run(lambda: _prepare(services.settings, chat, entry, reuse))
     services.host.check_task(prepared.model, prepared.task)
 
     async with services.host.turn(prepared.model, likely_tokens(prepared.task)) as turn:
@@ -85,7 +87,7 @@ async def chat_completions(request: web.Request) -> web.StreamResponse:
         return await _whole(prepared, generation)
 
 
-def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _Prepared:
+def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry, reuse: PrefixReuse) -> _Prepared:
     """Run in a thread of its own: a hostile request or template may keep it busy for a second."""
     template = ChatTemplate.load(entry.path, entry.id, TemplateMode(settings.template_mode), entry.images)
     tools = offered_tool_dicts(chat)
@@ -120,6 +122,7 @@ def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry) -> _
             sampling=sampling_of(chat),
             images=images,
             guidance=None if rules is None else guidance_for(rules, chat, template, prompt),
+            reuse=reuse,
         ),
         constraint_field=None if rules is None else rules.field,
         headers={DROPPED_PARTS_HEADER: str(dropped_parts)} if dropped_parts else {},

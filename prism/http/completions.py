@@ -12,7 +12,7 @@ from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 import msgspec
 from aiohttp import web
 
-from ipc.messages import GenerationTask
+from ipc.messages import GenerationTask, PrefixReuse
 from prism.api.completion_request import CompletionRequest, decode_completion_request, prompts_of
 from prism.api.generation_fields import wants_stream, wants_usage_chunk
 from prism.api.generation_numbers import check_numbers, max_new_tokens, sampling_of, stop_strings
@@ -24,6 +24,7 @@ from prism.http.error_table import to_api_error
 from prism.http.generation import Generation, Outcome, likely_tokens
 from prism.http.model_names import OllamaModel, resolve_model
 from prism.http.ollama_completions import ollama_completions
+from prism.http.reuse import prefix_reuse
 from prism.http.services import SERVICES
 from prism.http.sse import EventStream, open_event_stream
 from supervisor.model_host import Turn
@@ -42,7 +43,8 @@ async def completions(request: web.Request) -> web.StreamResponse:
     check_numbers(completion, is_onnx=True)
     model = ModelRef(entry.id, entry.path)
 
-    tasks = [_task(completion, prompt) for prompt in prompts_of(completion)]
+    reuse = prefix_reuse(request, completion)
+    tasks = [_task(completion, prompt, reuse) for prompt in prompts_of(completion)]
 
     for task in tasks:
         services.host.check_task(model, task)
@@ -61,8 +63,10 @@ async def completions(request: web.Request) -> web.StreamResponse:
         return await _whole(completion, first, generations)
 
 
-def _task(completion: CompletionRequest, prompt: str) -> GenerationTask:
-    return GenerationTask(prompt=(prompt,), max_tokens=max_new_tokens(completion), sampling=sampling_of(completion))
+def _task(completion: CompletionRequest, prompt: str, reuse: PrefixReuse) -> GenerationTask:
+    return GenerationTask(
+        prompt=(prompt,), max_tokens=max_new_tokens(completion), sampling=sampling_of(completion), reuse=reuse
+    )
 
 
 async def _generations(

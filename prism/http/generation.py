@@ -65,6 +65,7 @@ class Generation:
         self._pipeline = pipeline
         self._device = device
         self._prompt_tokens = 0
+        self._cached_tokens = 0
         self._completion_tokens = 0
         self._begun_at = time.monotonic()
         self._first_at: float | None = None
@@ -130,35 +131,35 @@ class Generation:
                 self._last_at = time.monotonic()
                 self._first_at = self._first_at or self._last_at
                 self._completion_tokens = message.completion_tokens
+                self._cached_tokens = self._cached_tokens or message.cached_tokens
                 pieces.extend(self._pipeline.feed(message.text, message.completion_tokens))
 
                 if self._pipeline.is_stopped:
                     # The end of the worker is not waited for: it would only tell that it stopped because we say so.
-                    self._finish(FinishReason.STOP, pieces, 0, self._own_telemetry())
+                    self._finish(FinishReason.STOP, pieces, self._own_telemetry())
             case Finished():
                 self._completion_tokens = message.completion_tokens
+                self._cached_tokens = message.cached_tokens
                 telemetry = self._telemetry(message.ttft_sec, message.decode_tok_per_sec, message.reason)
-                self._finish(message.reason, pieces, message.cached_tokens, telemetry)
+                self._finish(message.reason, pieces, telemetry)
             case Started():
                 self._prompt_tokens = message.prompt_tokens
 
-    def _finish(
-        self, reason: FinishReason, pieces: list[AnswerPiece], cached_tokens: int, telemetry: Telemetry
-    ) -> None:
+    def _finish(self, reason: FinishReason, pieces: list[AnswerPiece], telemetry: Telemetry) -> None:
         answer = self._pipeline.finish()
         pieces.extend(answer.pieces)
         finish_reason = openai_finish_reason(
             reason, is_stopped=answer.is_stopped, has_calls=bool(answer.calls), is_call_cut=answer.is_call_cut
         )
-        usage = self._usage(cached_tokens, answer.reasoning_tokens)
+        usage = self._usage(answer.reasoning_tokens)
         self.outcome = Outcome(answer, finish_reason, usage, telemetry)
 
-    def _usage(self, cached_tokens: int, reasoning_tokens: int) -> Usage:
+    def _usage(self, reasoning_tokens: int) -> Usage:
         return Usage(
             prompt_tokens=self._prompt_tokens,
             completion_tokens=self._completion_tokens,
             total_tokens=self._prompt_tokens + self._completion_tokens,
-            prompt_tokens_details=PromptTokensDetails(cached_tokens),
+            prompt_tokens_details=PromptTokensDetails(self._cached_tokens),
             completion_tokens_details=CompletionTokensDetails(reasoning_tokens),
         )
 

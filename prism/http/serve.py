@@ -38,7 +38,7 @@ from supervisor.host_status import HostStatus
 from supervisor.load_lock import LoadLock
 from supervisor.memory_gauge import MemoryGauge
 from supervisor.model_host import ModelHost
-from supervisor.settings import LoadLockSettings, MemorySettings, ModelRef, SupervisorSettings
+from supervisor.settings import KvSettings, LoadLockSettings, MemorySettings, ModelRef, SupervisorSettings
 from supervisor.state_folder import StateFault
 
 logger = logging.getLogger(__name__)
@@ -151,6 +151,7 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
         queue_timeout_s=settings.queue_timeout_s,
         prefill_chunk=settings.prefill_chunk,
         parallel=settings.parallel,
+        kv=KvSettings(max_slots=settings.kv_slots, memory_mb=settings.kv_memory_mb),
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
         event_log=settings.event_log,

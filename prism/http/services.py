@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from prism.async_catalog import AsyncCatalog
-from prism.http.access import AccessRules
+from prism.http.access import AccessRules, KeyScopes
 from prism.http.body_room import BodyRoom
 from prism.http.machine import Machine
 from prism.http.pace import Pace
@@ -34,6 +34,7 @@ class Services:
     """The parts of a running server.
 
     access: who may talk to it, decided from the address it really listens on.
+    scopes: whose requests may share kept prefixes.
     ollama, inventory: the Ollama daemon, and what it has.
     prompts: where chats are rendered. pace: how fast requests begin that generate. bodies: how much memory bodies take.
     draining: set when a drain or a signal begins to end the server.
@@ -52,6 +53,7 @@ class Services:
     inventory: Inventory
     pace: Pace = field(default_factory=Pace)
     bodies: BodyRoom = field(default_factory=BodyRoom)
+    scopes: KeyScopes = field(default_factory=KeyScopes)
     draining: asyncio.Event = field(default_factory=asyncio.Event)
     exit: asyncio.Event = field(default_factory=asyncio.Event)
     started_at: float = field(default_factory=time.monotonic)

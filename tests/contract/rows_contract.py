@@ -1,8 +1,6 @@
 """The rows of the contract, which decides where the documents differ or are silent."""
 
-from tests.contract.row import Row, later, rows_of
-
-KEPT = "kept prefixes are not built"
+from tests.contract.row import Row, rows_of
 
 ROWS: tuple[Row, ...] = (
     *rows_of(
@@ -41,7 +39,15 @@ ROWS: tuple[Row, ...] = (
         ),
         ("contract.reasoning-tokens", "are told apart in usage"),
         ("contract.cache", "the fields of conversations are checked"),
-        later("1. Where they differ", "contract.kept-prefix", "they decide which prefix goes on", KEPT),
+        (
+            "contract.kept-prefix",
+            "they decide which prefix goes on, for no longer than the ttl, never for another key; cached tokens are told",
+            "whole/test_prefix_reuse.py::test_conversations_are_kept_apart_by_their_names "
+            "whole/test_prefix_reuse.py::test_the_worker_is_told_whose_request_it_is_but_not_the_key "
+            "whole/test_prefix_reuse.py::test_keys_share_nothing_and_nothing_outlives_the_worker "
+            "whole/test_prefix_reuse.py::test_the_next_turn_is_told_to_be_cached "
+            "gpu_worker/test_prefix_cache.py::test_what_was_kept_for_long_enough_goes_also_without_a_request",
+        ),
         (
             "contract.body-limit",
             "10 MiB, told from the length",

@@ -9,7 +9,7 @@ from gpu_worker.genai_api import NativeInputs
 from gpu_worker.sampling import SearchOptions
 from gpu_worker.vocabulary import Vocabulary
 from ipc.errors import ChannelClosed
-from ipc.messages import Delta, Device, FromWorker, Generate, Sampling, Terminal, ToWorker
+from ipc.messages import Delta, Device, FromWorker, Generate, PrefixReuse, Sampling, Terminal, ToWorker
 
 EOS = 256
 # Token n is the byte n; one more token ends an answer.
@@ -47,6 +47,9 @@ class ScriptedEngine:
     on_guidance: Exception | None = None
     fed: list[tuple[int, ...]] = field(default_factory=list)
     options: list[SearchOptions] = field(default_factory=list)
+    reuses: list[PrefixReuse | None] = field(default_factory=list)
+    kept: int = 0
+    due_s: Sequence[float | None] = ()
     closed: int = 0
 
     def encode(self, pieces: Sequence[str]) -> list[int]:
@@ -58,12 +61,19 @@ class ScriptedEngine:
     def detokenizer(self, prompt_ids: Sequence[int]) -> Detokenizer:
         return TableDetokenizer(BYTES, drops_leading_spaces=True)
 
-    def start(self, prompt_ids: Sequence[int], options: SearchOptions) -> TokenSequence:
+    def start(
+        self, prompt_ids: Sequence[int], options: SearchOptions, reuse: PrefixReuse | None = None
+    ) -> TokenSequence:
         if options.guidance is not None and self.on_guidance is not None:
             raise self.on_guidance
 
         self.options.append(options)
+        self.reuses.append(reuse)
         return ScriptedSequence(self)
+
+    def forget_expired(self) -> float | None:
+        first, *self.due_s = self.due_s or [None]
+        return first
 
 
 class ScriptedSequence:
@@ -89,6 +99,9 @@ class ScriptedSequence:
 
         return token
 
+    def keep(self) -> None:
+        self._engine.kept += 1
+
     def close(self) -> None:
         self._engine.closed += 1
 
@@ -96,7 +109,7 @@ class ScriptedSequence:
 class ScriptedChannel:
     """Gives `waiting` one by one to who waits, then tells that the front is gone.
 
-    polled: asked on each look with what was sent so far; what it returns has come meanwhile.
+    waited_ms: how long it was waited for nothing. polled: asked on each look with what was sent so far; what it returns has come meanwhile.
     """
 
     def __init__(
@@ -107,6 +120,7 @@ class ScriptedChannel:
         self._waiting = list(waiting)
         self._polled = polled
         self.sent: list[FromWorker] = []
+        self.waited_ms: list[int] = []
         self.looks = 0
 
     def send(self, message: FromWorker) -> None:
@@ -119,7 +133,10 @@ class ScriptedChannel:
 
             return self._waiting.pop(0)
 
-        assert timeout_ms == 0, "the worker may only look or wait for ever"
+        if timeout_ms > 0:
+            self.waited_ms.append(timeout_ms)
+            return None
+
         self.looks += 1
         return self._polled(self.sent)
 

@@ -3,11 +3,12 @@
 import contextlib
 import itertools
 
+import msgspec
 import pytest
 
 from gpu_worker.batch import OneByOne, slices
 from gpu_worker.errors import EngineFault, RequestFault
-from gpu_worker.generation import Generation, GenerationSettings
+from gpu_worker.generation import Generation, GenerationSettings, reuse_of
 from gpu_worker.loop_guard import MIN_TOKENS
 from ipc.messages import (
     Cancel,
@@ -16,7 +17,11 @@ from ipc.messages import (
     Finished,
     FinishReason,
     Generate,
+    Guidance,
+    GuidanceKind,
+    Image,
     Phase,
+    PrefixReuse,
     Progress,
     RejectCode,
     Sampling,
@@ -233,3 +238,38 @@ def test_slices_cover_the_range_without_gap_or_overlap() -> None:
             for chunk in range(6):
                 fed = [token for first, last in slices(start, end, chunk) for token in range(first, last)]
                 assert fed == list(range(start, end))
+
+
+REUSE = PrefixReuse(scope="key", conversation="c", ttl_s=300)
+
+
+@pytest.mark.parametrize(
+    ("changes", "shared"),
+    [
+        ({}, REUSE),
+        ({"sampling": Sampling(temperature=0.7)}, REUSE),
+        ({"sampling": Sampling(temperature=0.7, seed=1)}, None),
+        ({"sampling": Sampling(temperature=0.0, seed=1)}, REUSE),
+        ({"guidance": Guidance(kind=GuidanceKind.REGEX, text="a")}, None),
+        ({"images": (Image(data=b"x", field="messages", marker="<image>"),)}, None),
+    ],
+    ids=["greedy", "sampled", "seeded", "greedy with a seed", "guided", "with a picture"],
+)
+def test_a_prefix_is_shared_by_those_whose_answer_hangs_on_it_alone(
+    changes: dict[str, object], shared: PrefixReuse | None
+) -> None:
+    assert reuse_of(msgspec.structs.replace(request(), reuse=REUSE, **changes)) == shared
+
+
+def test_the_engine_is_told_what_may_be_shared() -> None:
+    engine = ScriptedEngine([EOS])
+    seeded = Sampling(temperature=0.7, seed=1)
+    run(engine, msgspec.structs.replace(request(), reuse=REUSE))
+    run(engine, msgspec.structs.replace(request(sampling=seeded), reuse=REUSE))
+    assert engine.reuses == [REUSE, None]
+
+
+def test_what_is_cached_is_told_with_the_first_text_and_at_the_end() -> None:
+    finished, channel = run(ScriptedEngine([*b"abc", EOS], cached_tokens=3), request("abcdef"))
+    assert [message.cached_tokens for message in channel.sent if isinstance(message, Delta)] == [3, 0, 0]
+    assert finished.cached_tokens == 3

@@ -144,3 +144,28 @@ def test_every_request_ends_exactly_once(
     for end in channel.terminals:
         after = channel.sent[channel.sent.index(end) + 1 :]
         assert all(getattr(message, "request_id", 0) != end.request_id for message in after)
+
+
+def test_an_idle_worker_wakes_up_to_free_what_was_kept_for_long_enough() -> None:
+    channel = ScriptedChannel([request(number=1)])
+    engine = ScriptedEngine([EOS], due_s=[None, 0.0004, 2.5, None])
+    run(engine, channel)
+    assert channel.waited_ms == [1, 2500]
+    assert engine.due_s == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "cancel", "kept"),
+    [
+        ([*b"ok", EOS], None, 1),
+        ([*b"ok", *b"0123456789"], Cancel(1), 1),
+        ([65, EngineFault(FailCode.ENGINE_ERROR, "broken", is_fatal=False)], None, 0),
+    ],
+    ids=["ended", "cancelled", "failed"],
+)
+def test_only_a_failed_request_is_not_kept(answer: list[int | Exception], cancel: Cancel | None, kept: int) -> None:
+    polled = (lambda sent: None) if cancel is None else once(cancel, lambda sent: len(sent) == 4)
+    channel = ScriptedChannel([request()], polled)
+    engine = ScriptedEngine(answer)
+    run(engine, channel)
+    assert (engine.kept, engine.closed) == (kept, 1 - kept)

@@ -46,6 +46,8 @@ SPECS = st.builds(
     model_dir=st.text(st.characters(codec="utf-8"), max_size=400),
     device=st.sampled_from(DeviceChoice),
     prefill_chunk=st.integers(0, 10_000),
+    kv_slots=st.integers(0, 64),
+    kv_bytes=st.integers(0, 1 << 40),
     threads=st.none() | st.integers(1, 512),
     has_loop_guard=st.booleans(),
 )

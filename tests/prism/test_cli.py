@@ -152,7 +152,7 @@ class TestServe:
         (tmp_path / "keys").write_text("second\n")
         flags = (
             "--host 127.0.0.2 --port 7 --device cpu --model tiny --api-key first --cors-origin http://a.example "
-            "--cors-origin * --queue-timeout 1 --max-queue 2 --sse-ping 3 --prefill-chunk 4 --allow-special-tokens "
+            "--cors-origin * --queue-timeout 1 --max-queue 2 --sse-ping 3 --prefill-chunk 4 --kv-slots 5 --allow-special-tokens "
             f"--log-level error --api-key-file {tmp_path / 'keys'}"
         )
         run(["serve", *flags.split()])
@@ -171,6 +171,7 @@ class TestServe:
             max_queue=2,
             sse_ping_s=3,
             prefill_chunk=4,
+            kv_slots=5,
             allows_special_tokens=True,
             log_level=settings.log_level,
         )

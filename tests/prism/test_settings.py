@@ -51,6 +51,8 @@ class TestWhereValuesComeFrom:
                 "PRISM_MAX_QUEUE": "3",
                 "PRISM_SSE_PING": "0",
                 "PRISM_PREFILL_CHUNK": "64",
+                "PRISM_KV_SLOTS": "0",
+                "PRISM_KV_MEMORY_MB": "64.5",
                 "PRISM_THREADS": "2",
                 "PRISM_LOOP_GUARD": "off",
                 "PRISM_TEMPLATE": "Jinja",
@@ -78,6 +80,8 @@ class TestWhereValuesComeFrom:
             max_queue=3,
             sse_ping_s=0,
             prefill_chunk=64,
+            kv_slots=0,
+            kv_memory_mb=64.5,
             threads=2,
             has_loop_guard=False,
             template_mode=TemplateMode.JINJA,
@@ -103,6 +107,7 @@ class TestWhereValuesComeFrom:
             max_queue="0",
             sse_ping="2.5",
             prefill_chunk="off",
+            kv_slots="9",
             log_level="error",
             allows_special_tokens=True,
         )
@@ -110,6 +115,7 @@ class TestWhereValuesComeFrom:
         assert (settings.api_keys, settings.cors_origins) == (("a", "b"), ("*",))
         assert (settings.queue_timeout_s, settings.max_queue, settings.sse_ping_s) == (0, 0, 2.5)
         assert (settings.prefill_chunk, settings.log_level, settings.allows_special_tokens) == (0, "error", True)
+        assert settings.kv_slots == 9
 
     def test_flag_before_environment_before_file(self, tmp_path: Path) -> None:  # D-58
         file = tmp_path / "prism.env"

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gpu_worker.__main__ import main
-from gpu_worker.engine import GenAiSequence
+from gpu_worker.genai_sequence import GenAiSequence
 
 _feed = GenAiSequence.feed
 

@@ -232,6 +232,46 @@ async def test_a_long_request_needs_more(make_bench: MakeBench, make_model: Make
     assert await ask(bench.host, model, tokens=10_000) == "ok"
 
 
+def shaped(make_model: MakeModel, **script: Any) -> ModelRef:
+    """A model of which 2,048 tokens take 256 MiB on a GPU and 512 MiB in main memory."""
+    model = sized(make_model, "shaped", 1 * MIB, **script)
+    shape = '"decoder": {"num_hidden_layers": 32, "num_key_value_heads": 8, "head_size": 128}'
+    (model.path / "genai_config.json").write_text(f'{{"model": {{"context_length": 131072, {shape}}}}}')
+    return model
+
+
+def kept_slots(bench: Bench) -> int:
+    worker = bench.host._worker
+    assert worker is not None
+    return worker.placement.kv_slots
+
+
+@pytest.mark.parametrize(("available_mb", "slots"), [(2048, 4), (1024, 0)])
+async def test_a_model_that_fits_only_without_kept_prefixes_is_loaded_without(
+    make_bench: MakeBench, make_model: MakeModel, caplog: pytest.LogCaptureFixture, available_mb: int, slots: int
+) -> None:
+    bench = make_bench(DeviceChoice.CPU)
+    bench.machine.available = available_mb * MIB
+    assert await ask(bench.host, shaped(make_model)) == "ok"
+    assert kept_slots(bench) == slots
+    assert ("'shaped' keeps no prefixes" in caplog.text) == (slots == 0)
+
+
+@pytest.mark.parametrize("choice", [DeviceChoice.CUDA, DeviceChoice.AUTO])
+@pytest.mark.parametrize(("free_mb", "slots"), [(2048, 4), (1024, 0)])
+async def test_a_gpu_is_preferred_to_kept_prefixes(
+    make_bench: MakeBench, make_model: MakeModel, choice: DeviceChoice, free_mb: int, slots: int
+) -> None:
+    bench = make_bench(choice)
+    bench.set_free(free_mb * MIB)
+    assert await ask(bench.host, shaped(make_model, device="cuda")) == "ok"
+    assert kept_slots(bench) == slots
+    worker = bench.host._worker
+    assert worker is not None
+    assert worker.gpu is not None
+    assert (worker.placement.vram_bytes > 1024 * MIB) == (slots > 0)
+
+
 @pytest.mark.parametrize(
     ("environment", "name"),
     [({}, "NVIDIA New"), ({"CUDA_VISIBLE_DEVICES": "0"}, "NVIDIA Old"), ({"CUDA_VISIBLE_DEVICES": "7"}, None)],

@@ -1,12 +1,13 @@
 """What a model will take, told from its folder."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ipc.messages import Device
-from supervisor.model_figures import ModelFigures, device_need, host_need, read_figures
+from supervisor.model_figures import KeptRequests, ModelFigures, device_need, host_need, read_figures
 
 SHAPE = {"num_hidden_layers": 30, "num_key_value_heads": 3, "head_size": 64}
 FIGURES = ModelFigures(weights_bytes=1000, kv_elements=30 * 3 * 64, context_length=8192)
@@ -74,3 +75,19 @@ def test_main_memory_holds_the_whole_model_only_on_the_cpu() -> None:
     assert host_need(FIGURES, Device.CPU, 0, 128) == device_need(FIGURES, Device.CPU, 0, 128)
     large = ModelFigures(weights_bytes=50 << 30, kv_elements=5760, context_length=8192)
     assert host_need(large, Device.CUDA, 0, 128).total_bytes == 1 << 30
+
+
+def test_what_is_kept_of_finished_requests_is_bounded_by_number_and_memory() -> None:
+    one = device_need(FIGURES, Device.CPU, 0, 128).kv_bytes
+    assert device_need(FIGURES, Device.CPU, 0, 128, KeptRequests(3, 1 << 40)).kv_bytes == 4 * one
+    assert device_need(FIGURES, Device.CPU, 0, 128, KeptRequests(3, 1000)).kv_bytes == one + 1000
+    assert device_need(FIGURES, Device.CPU, 0, 128, KeptRequests(0, 1000)).kv_bytes == one
+    assert host_need(FIGURES, Device.CPU, 0, 128, KeptRequests(3, 1000)).kv_bytes == one + 1000
+    # On a GPU it is kept there.
+    assert host_need(FIGURES, Device.CUDA, 0, 128, KeptRequests(3, 1000)).kv_bytes == 0
+
+
+def test_a_pool_holds_what_is_kept_as_well() -> None:
+    pooled = replace(FIGURES, pool_tokens=4096)
+    kept = device_need(pooled, Device.CPU, 0, 128, KeptRequests(3, 1 << 40))
+    assert kept == device_need(pooled, Device.CPU, 0, 128)
