@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ipc.messages import Device, DeviceChoice
-from supervisor.errors import InsufficientResources
+from supervisor.errors import Holder, InsufficientResources
 from supervisor.gpu_report import GpuDevice
 from supervisor.holder import find_holder
 from supervisor.memory_budget import MemoryKind, MemoryNeed, check_budget
@@ -18,6 +18,7 @@ from supervisor.placement import Placement
 from supervisor.seat import Seat
 from supervisor.settings import SupervisorSettings
 from supervisor.worker import Worker
+from supervisor.worker_record import WorkerFacts
 from supervisor.worker_state import WorkerState
 
 logger = logging.getLogger(__name__)
@@ -35,6 +36,7 @@ class _Case:
     leaving: Worker | None
     stuck: Sequence[Worker]
     kept: KeptRequests
+    orphans: Sequence[WorkerFacts]
 
 
 class Admission:
@@ -44,14 +46,18 @@ class Admission:
         self._settings = settings
         self._gauge = gauge
 
-    async def place(self, seat: Seat, leaving: Worker | None, stuck: Sequence[Worker]) -> Placement:
+    async def place(
+        self, seat: Seat, leaving: Worker | None, stuck: Sequence[Worker], orphans: Sequence[WorkerFacts] = ()
+    ) -> Placement:
         """Return where the model is to be loaded. Raises InsufficientResources, with the process that is in the way.
 
         leaving: the resident worker, which makes room. stuck: workers that cannot be ended; nothing more is loaded where they are.
+        orphans: as those, but of a server that is gone.
         """
         alive = [worker for worker in stuck if worker.state is not WorkerState.EXITED]
         kv = self._settings.kv
-        case = _Case(seat, read_figures(seat.model.path), leaving, alive, KeptRequests(kv.max_slots, kv.max_bytes))
+        kept = KeptRequests(kv.max_slots, kv.max_bytes)
+        case = _Case(seat, read_figures(seat.model.path), leaving, alive, kept, orphans)
         placement = await self._choose(case)
         is_on_cpu = placement.gpu is None and placement.device is not DeviceChoice.CUDA
         device = Device.CPU if is_on_cpu else Device.CUDA
@@ -116,6 +122,9 @@ class Admission:
         if any(_is_on(worker, gpu) for worker in case.stuck):
             return f"a worker that cannot be ended holds memory of {gpu.name}"
 
+        if any(orphan.device_uuid == gpu.uuid for orphan in case.orphans):
+            return f"a worker that outlived its server and cannot be ended holds memory of {gpu.name}"
+
         if not self._settings.memory.is_checked:
             return None
 
@@ -139,6 +148,9 @@ class Admission:
         if device is Device.CPU and any(worker.gpu is None for worker in case.stuck):
             return "a worker that cannot be ended holds memory"
 
+        if device is Device.CPU and any(orphan.device_uuid is None for orphan in case.orphans):
+            return "a worker that outlived its server and cannot be ended holds memory"
+
         if not self._settings.memory.is_checked:
             return None
 
@@ -153,12 +165,23 @@ class Admission:
 
     def _refusal(self, case: _Case, text: str, kind: MemoryKind, device_uuid: str | None) -> InsufficientResources:
         state_dir = self._settings.load_lock.state_dir
-        holder = find_holder(state_dir, kind, device_uuid) if state_dir is not None else None
+        holder = _orphan_there(case.orphans, kind, device_uuid)
+
+        if holder is None and state_dir is not None:
+            holder = find_holder(state_dir, kind, device_uuid)
+
         in_the_way = f" Process {holder.pid} holds memory with '{holder.model}'." if holder and holder.model else ""
         return InsufficientResources(
             f"model '{case.seat.model.model_id}' does not fit: {text}.{in_the_way} PRISM_RESOURCE_CHECK=off loads it all the same.",
             holder,
         )
+
+
+def _orphan_there(orphans: Sequence[WorkerFacts], kind: MemoryKind, device_uuid: str | None) -> Holder | None:
+    """Return the orphan that keeps everybody from loading there."""
+    wanted = device_uuid if kind is MemoryKind.VRAM else None
+    found = next((orphan for orphan in orphans if orphan.device_uuid == wanted), None)
+    return None if found is None else Holder(found.worker.pid, found.model)
 
 
 def _is_on(worker: Worker, gpu: GpuDevice) -> bool:

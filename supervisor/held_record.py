@@ -48,45 +48,74 @@ class HeldRecord:
             os.close(fd)
 
 
+class RecordDraft:
+    """A locked file that has no content yet, under a hidden name. Published or discarded by who made it."""
+
+    def __init__(self, fd: int, temporary: Path) -> None:
+        # A child that is given the descriptor holds the lock too, for as long as it lives.
+        self.fd = fd
+        self._temporary = temporary
+
+    def publish(self, path: Path, content: bytes, folder: os.stat_result) -> HeldRecord | None:
+        """As `publish` does. The draft is used up, whatever comes of it."""
+        try:
+            _write(self.fd, content)
+            share(self.fd, folder, is_writable=False)
+            is_published = _link(self._temporary, path)
+        except BaseException:
+            os.close(self.fd)
+            raise
+        finally:
+            self._remove_temporary()
+
+        if is_published:
+            return HeldRecord(self.fd, path)
+
+        os.close(self.fd)
+        return None
+
+    def discard(self) -> None:
+        """Leave nothing of it."""
+        self._remove_temporary()
+        os.close(self.fd)
+
+    def _remove_temporary(self) -> None:
+        with contextlib.suppress(OSError):
+            os.unlink(self._temporary)
+
+
+def draft(path: Path) -> RecordDraft | None:
+    """Return a draft for a record at about this path; None when others just clear the folder. Raises OSError, and leaves nothing then."""
+    created = _create_locked(path)
+    return None if created is None else RecordDraft(*created)
+
+
 def publish(path: Path, content: bytes, folder: os.stat_result) -> HeldRecord | None:
     """Put a record at `path`, if no living writer has one there; a void one is replaced. folder: of the one it lies in.
 
     Returns None when somebody has one there, or just clears a void one. Raises OSError. Then, too, nothing is left behind.
     """
-    if (created := _create_locked(path)) is None:
-        return None
-
-    fd, temporary = created
-
-    try:
-        _write(fd, content)
-        share(fd, folder, is_writable=False)
-        is_published = _link(temporary, path)
-    except BaseException:
-        os.close(fd)
-        raise
-    finally:
-        with contextlib.suppress(OSError):
-            os.unlink(temporary)
-
-    if is_published:
-        return HeldRecord(fd, path)
-
-    os.close(fd)
-    return None
+    made = draft(path)
+    return None if made is None else made.publish(path, content, folder)
 
 
 def read_held(path: Path) -> bytes | None:
     """Return the content of a record whose writer lives; None for any other, also for one that is too long or must not be read."""
+    return found[0] if (found := read_held_and_owner(path)) is not None else None
+
+
+def read_held_and_owner(path: Path) -> tuple[bytes, int] | None:
+    """As `read_held`, with the id of the user whose file it is."""
     with contextlib.suppress(OSError):
         fd = open_regular(path)
 
         try:
             content = os.read(fd, MAX_RECORD_BYTES + 1) if _is_locked(fd) else b""
+            owner = os.fstat(fd).st_uid
         finally:
             os.close(fd)
 
-        return content if 0 < len(content) <= MAX_RECORD_BYTES else None
+        return (content, owner) if 0 < len(content) <= MAX_RECORD_BYTES else None
 
     return None
 

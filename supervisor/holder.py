@@ -7,14 +7,17 @@ import os
 from pathlib import Path
 
 from supervisor.errors import Holder as Holder
+from supervisor.hardware import private_memory
 from supervisor.held_record import MAX_RECORD_BYTES, read_held
 from supervisor.kernel_locks import flock_owners
 from supervisor.load_lock import LOCK_NAME, RECORD_NAME
 from supervisor.memory_budget import MemoryKind
+from supervisor.orphans import list_orphans
 from supervisor.process_identity import Sighting, own_identity, sight, sight_pid
 from supervisor.record_fields import BadRecord, RecordFields
 from supervisor.residents import Resident, list_residents
 from supervisor.state_folder import open_regular
+from supervisor.worker_record import WorkerFacts
 
 
 def find_holder(state_dir: Path, missing: MemoryKind | None = None, device_uuid: str | None = None) -> Holder | None:
@@ -52,10 +55,27 @@ def find_lock_holder(state_dir: Path) -> Holder | None:
 
 
 def find_memory_holder(state_dir: Path, missing: MemoryKind, device_uuid: str | None = None) -> Holder | None:
-    """Return the other process whose resident model takes most of one memory; None when none takes any."""
-    sizes = [(_bytes_taken(record.resident, missing, device_uuid), record) for record in list_residents(state_dir)]
+    """Return the other process whose resident model takes most of one memory, or the worker itself where its server is gone.
+
+    None when nobody takes any.
+    """
+    sizes = [
+        (_bytes_taken(record.resident, missing, device_uuid), Holder(record.front.pid, record.resident.model))
+        for record in list_residents(state_dir)
+    ]
+    sizes += [
+        (_bytes_of_orphan(orphan, missing, device_uuid), Holder(orphan.worker.pid, orphan.model))
+        for orphan in list_orphans(state_dir)
+    ]
     size, largest = max(sizes, key=lambda item: item[0], default=(0, None))
-    return Holder(largest.front.pid, largest.resident.model) if largest is not None and size > 0 else None
+    return largest if size > 0 else None
+
+
+def _bytes_of_orphan(orphan: WorkerFacts, missing: MemoryKind, device_uuid: str | None) -> int:
+    if missing is MemoryKind.RAM:
+        return private_memory(orphan.worker.pid)
+
+    return orphan.vram_bytes if device_uuid in (None, orphan.device_uuid) else 0
 
 
 def _bytes_taken(resident: Resident, missing: MemoryKind, device_uuid: str | None) -> int:

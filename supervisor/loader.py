@@ -1,6 +1,7 @@
 """Starts workers, if what happened to those before allows it. Used by the host, inside a turn; in the event loop's thread."""
 
 import logging
+from collections.abc import Sequence
 
 from ipc.front_end import ChannelContext
 from ipc.messages import GenerationTask, LoadFailCode
@@ -13,6 +14,7 @@ from supervisor.folder_mark import folder_mark
 from supervisor.load_permit import LoadPermit, take_lock
 from supervisor.memory_gauge import MemoryGauge
 from supervisor.memory_watch import VramRelease, VramWatch
+from supervisor.orphans import Reaper
 from supervisor.poison_prompts import PoisonPrompts
 from supervisor.restart_policy import Answer, RestartPolicy
 from supervisor.seat import Seat
@@ -20,6 +22,7 @@ from supervisor.settings import ModelRef, SupervisorSettings
 from supervisor.tenure import Tenure
 from supervisor.worker import Worker
 from supervisor.worker_history import WorkerHistory
+from supervisor.worker_record import WorkerFacts
 from supervisor.worker_state import WorkerState
 
 logger = logging.getLogger(__name__)
@@ -39,6 +42,8 @@ class Loader:
         self._background = background
         self._gauge = gauge
         self._admission = Admission(settings, gauge)
+        state_dir = settings.load_lock.state_dir
+        self._reaper = Reaper(state_dir, settings.kill_wait_s) if state_dir is not None else None
         self._stuck: list[Worker] = []
         self._channels = ChannelContext()
         self._policy = RestartPolicy(settings.restart)
@@ -59,12 +64,16 @@ class Loader:
         lock = await take_lock(self._settings.load_lock, seat.model.model_id)
 
         try:
-            return LoadPermit(lock, await self._admission.place(seat, leaving, self._stuck))
+            return LoadPermit(lock, await self._admission.place(seat, leaving, self._stuck, await self._orphans()))
         except BaseException:
             if lock is not None:
                 lock.release()
 
             raise
+
+    async def _orphans(self) -> Sequence[WorkerFacts]:
+        """Return the workers of dead servers that cannot be ended."""
+        return () if self._reaper is None else await self._reaper.end_all()
 
     def spawn(self, model: ModelRef, permit: LoadPermit) -> Worker:
         """Start the worker, which owns the permit from now on. Raises ModelLoadFailed when the system refuses."""
@@ -86,6 +95,7 @@ class Loader:
         except (OSError, ValueError) as error:
             reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
             history.load_failed(LoadFailCode.OTHER, reason)
+            tenure.gone()
             raise ModelLoadFailed(f"no worker can be started for '{model.model_id}': {reason}") from error
 
         self._events.write("started", worker=worker.number, model=model.model_id, pid=worker.pid)

@@ -1,4 +1,4 @@
-"""What a worker has of the machine: the right to load until it is loaded, and the record of a resident for as long as it lives.
+"""What a worker has of the machine: the right to load until it is loaded, and its records for as long as it lives.
 
 Told by `WorkerHistory`, in the event loop's thread. Writing and removing the record blocks for single calls to a local file system.
 """
@@ -8,6 +8,7 @@ from supervisor.load_permit import LoadPermit
 from supervisor.process_sample import read_process
 from supervisor.residents import Announcement, Resident, announce
 from supervisor.settings import LoadLockSettings
+from supervisor.worker_record import WorkerRecord
 
 
 class Tenure:
@@ -18,6 +19,18 @@ class Tenure:
         self._model_id = model_id
         self._permit = permit
         self._announcement: Announcement | None = None
+        self._record = WorkerRecord.begin(settings.state_dir) if settings.state_dir is not None else None
+
+    @property
+    def inherited_fds(self) -> tuple[int, ...]:
+        """What the process must inherit, and never close."""
+        lock_fd = self._record.lock_fd if self._record is not None else None
+        return () if lock_fd is None else (lock_fd,)
+
+    def spawned(self, worker_pid: int) -> None:
+        """The process is there."""
+        if self._record is not None:
+            self._record.spawned(worker_pid, self._model_id, self._permit.placement)
 
     def loaded(self, loaded: Loaded, worker_pid: int) -> None:
         """The model is in memory: the others learn of it, and may load then."""
@@ -41,8 +54,11 @@ class Tenure:
         )
 
     def gone(self) -> None:
-        """The process is reaped."""
+        """The process is reaped, or could not be started."""
         self._permit.release()
+
+        if self._record is not None:
+            self._record.withdraw()
 
         if self._announcement is not None:
             self._announcement.withdraw()

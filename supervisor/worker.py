@@ -76,12 +76,13 @@ class Worker:
 
         try:
             self._child, self._lifeline = launch_worker(
-                settings, model, number, placement, self._channel.endpoint, secret, self._on_exit
+                settings, model, number, placement, self._channel.endpoint, secret, history.inherited_fds, self._on_exit
             )
         except BaseException:
             self._channel.close()
             raise
 
+        history.spawned(self._child.pid)
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._watch = ProgressWatch(

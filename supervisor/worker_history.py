@@ -32,6 +32,15 @@ class WorkerHistory:
         self._is_over = False
         self._tasks: dict[int, GenerationTask] = {}
 
+    @property
+    def inherited_fds(self) -> tuple[int, ...]:
+        """See `Tenure`."""
+        return self._tenure.inherited_fds
+
+    def spawned(self, worker_pid: int) -> None:
+        """The process is there."""
+        self._tenure.spawned(worker_pid)
+
     def loaded(self, loaded: Loaded, worker_pid: int) -> None:
         """The model is loaded."""
         self._events.write("loaded", worker=self._number, parallel=loaded.parallel)

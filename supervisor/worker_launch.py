@@ -17,9 +17,12 @@ def launch_worker(
     placement: Placement,
     endpoint: str,
     secret: bytes,
+    inherited_fds: tuple[int, ...],
     on_exit: Callable[[int], None],
 ) -> tuple[ChildProcess, int]:
     """Return the running child and our end of its lifeline, which the caller closes after the child's end.
+
+    inherited_fds: descriptors of ours that the child has too, for as long as it lives.
 
     Raises OSError when the system refuses, ValueError when a path is no text; then nothing is left behind.
     """
@@ -47,7 +50,7 @@ def launch_worker(
         child = ChildProcess(
             (*settings.worker_command, "--launch-fd", str(read_fd)),
             {**worker_environment(), **placement.variables},
-            pass_fds=(read_fd,),
+            pass_fds=(read_fd, *inherited_fds),
             label=f"worker {number}",
             on_exit=on_exit,
         )

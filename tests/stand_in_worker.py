@@ -16,6 +16,7 @@ at              {phase: action}; phases: start, hello, load, loaded, started, pr
                 "oom:PATH" (count one more in a file of the kernel's form, and SIGKILL), "garbage" (send bytes that are no message),
                 "double-end", "foreign", "flood" (1 MB to stderr), "gate:PATH" (open a FIFO for reading: waits until a test opens it)
 ignore_term     leave SIGTERM without effect
+outlives        live on when the front ends
 grandchild      start a child that ignores SIGTERM
 device, fallback_reason, context_length   what Loaded says
 parallel        how many requests it works on at a time, a token of each in turn; no more than the launch spec allows
@@ -332,6 +333,9 @@ def main(arguments: Sequence[str]) -> None:
         child = subprocess.Popen([sys.executable, "-c", grandchild], stdout=subprocess.PIPE)
         assert child.stdout is not None
         child.stdout.readline()
+
+    if script.get("outlives"):
+        ctypes.CDLL(None).prctl(1, 0)
 
     channel = WorkerEnd(spec.endpoint, launch_fd)
 

@@ -1,6 +1,5 @@
 """A worker that the kernel ends for lack of memory: told as that, and only when the kernel said so."""
 
-import asyncio
 import json
 import os
 import signal
@@ -10,13 +9,13 @@ from pathlib import Path
 
 import pytest
 
+from ipc.messages import Finished, GenerationTask
 from supervisor.errors import ModelUnavailable, PromptRefused, WorkerDied, WorkerOutOfMemory
-from supervisor.host_status import HostState
 from supervisor.model_host import ModelHost
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
 from supervisor.settings import SupervisorSettings
-from tests.supervisor.host_talk import MakeModel, ask, kill_and_wait_dead, pid_of, until
+from tests.supervisor.host_talk import GREEDY, MakeModel, ask, kill_and_wait_dead, pid_of
 
 
 @pytest.fixture
@@ -68,13 +67,14 @@ async def test_a_kill_without_evidence_stays_a_crash(counting: ModelHost, make_m
 async def test_another_signal_is_a_crash_although_memory_ran_out_elsewhere(
     counting: ModelHost, make_model: MakeModel, counter: Path
 ) -> None:
-    asking = asyncio.create_task(ask(counting, make_model(text=["a"] * 500, delay_s=0.02), "x", 500))
-    await until(lambda: counting.status().state is HostState.BUSY)
-    count(counter, 3)
-    os.kill(pid_of(counting), signal.SIGSEGV)
+    async with counting.turn(make_model(text=["a"] * 500, delay_s=0.02)) as turn:
+        stream = turn.generate(GenerationTask(prompt=("x",), max_tokens=500, sampling=GREEDY))
+        await stream.receive()
+        count(counter, 3)
+        os.kill(pid_of(counting), signal.SIGSEGV)
 
-    with pytest.raises(WorkerDied, match="SIGSEGV") as caught:
-        await asking
+        with pytest.raises(WorkerDied, match="SIGSEGV") as caught:
+            await anext(message async for message in stream if isinstance(message, Finished))
 
     assert type(caught.value) is WorkerDied
 

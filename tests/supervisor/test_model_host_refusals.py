@@ -11,11 +11,7 @@ import psutil
 import pytest
 
 from supervisor.child_process import ChildProcess
-from supervisor.errors import (
-    InvalidForModel,
-    ModelLoadFailed,
-    WorkerUnresponsive,
-)
+from supervisor.errors import InsufficientResources, InvalidForModel, ModelLoadFailed, WorkerUnresponsive
 from supervisor.host_status import HostState
 from supervisor.model_host import ModelHost
 from supervisor.settings import ModelRef, SupervisorSettings
@@ -136,9 +132,16 @@ async def test_a_worker_that_cannot_be_ended_is_said_so_until_it_is_gone(
 
     assert host.status().state is HostState.DEGRADED
     assert psutil.pid_exists(pid)
+
+    for _ in range(2):
+        # It holds its memory: nothing is loaded beside it.
+        with pytest.raises(InsufficientResources, match="cannot be ended"):
+            await ask(host, make_model("other"))
+
     os.kill(pid, signal.SIGKILL)
     await until(lambda: host.status().state is HostState.IDLE)
     assert not psutil.pid_exists(pid)
+    assert await ask(host, make_model("other")) == "ok"
     await host.close()
 
 
