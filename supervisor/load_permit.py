@@ -8,7 +8,7 @@ from typing import Self
 
 from supervisor.errors import InsufficientResources, ModelLoadFailed
 from supervisor.holder import find_holder
-from supervisor.load_lock import HeldLoadLock, LoadLock, LoadLockBusy, LockUnavailable
+from supervisor.load_lock import HeldLoadLock, LoadLock, LockUnavailable
 from supervisor.placement import Placement
 from supervisor.settings import LoadLockSettings
 
@@ -42,19 +42,19 @@ class LoadPermit:
             self.release()
 
 
-async def take_lock(settings: LoadLockSettings, model_id: str) -> HeldLoadLock | None:
-    """Wait for the load lock; None when there is none to take.
-
-    Raises InsufficientResources with the holder when another process kept it, ModelLoadFailed when the folder allows no lock.
-    """
-    if settings.state_dir is None or not settings.is_on:
-        return None
-
+async def take_lock(lock: LoadLock, model_id: str) -> HeldLoadLock:
+    """Take the load lock if it is free. Raises LoadLockBusy when another process has it, ModelLoadFailed when the folder allows no lock."""
     try:
-        return await LoadLock(settings.state_dir).acquire(model_id, settings.timeout_s)
-    except LoadLockBusy as error:
-        raise InsufficientResources(
-            f"model '{model_id}' cannot be loaded now: {error}", find_holder(settings.state_dir)
-        ) from error
+        return await lock.acquire(model_id, 0)
     except LockUnavailable as error:
         raise ModelLoadFailed(f"model '{model_id}' cannot be loaded: {error}") from error
+
+
+def lock_refusal(settings: LoadLockSettings, model_id: str) -> InsufficientResources:
+    """Return what is told to one who waited too long for another server's load."""
+    holder = find_holder(settings.state_dir) if settings.state_dir is not None else None
+    return InsufficientResources(
+        f"model '{model_id}' cannot be loaded now: another process kept the load lock in {settings.state_dir} "
+        f"for {settings.timeout_s:g} s (PRISM_LOAD_TIMEOUT)",
+        holder,
+    )

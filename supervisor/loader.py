@@ -11,6 +11,7 @@ from supervisor.child_process import Unkillable
 from supervisor.errors import ModelLoadFailed, PromptRefused, WorkerUnresponsive
 from supervisor.event_log import EventLog
 from supervisor.folder_mark import folder_mark
+from supervisor.load_lock import LoadLock
 from supervisor.load_permit import LoadPermit, take_lock
 from supervisor.memory_gauge import MemoryGauge
 from supervisor.memory_watch import VramRelease, VramWatch
@@ -43,6 +44,7 @@ class Loader:
         self._gauge = gauge
         self._admission = Admission(settings, gauge)
         state_dir = settings.load_lock.state_dir
+        self._lock = LoadLock(state_dir) if state_dir is not None and settings.load_lock.is_on else None
         self._reaper = Reaper(state_dir, settings.kill_wait_s) if state_dir is not None else None
         self._stuck: list[Worker] = []
         self._channels = ChannelContext()
@@ -60,8 +62,11 @@ class Loader:
         return self._policy.begin_load(seat.model.model_id, lambda: folder_mark(seat.model.path), seat.patience_s())
 
     async def permit(self, seat: Seat, leaving: Worker | None) -> LoadPermit:
-        """Wait for the right to load, and find a place. Raises InsufficientResources, ModelLoadFailed. leaving: the resident worker."""
-        lock = await take_lock(self._settings.load_lock, seat.model.model_id)
+        """Take the right to load, and find a place. leaving: the resident worker.
+
+        Raises LoadLockBusy at once when another server loads, InsufficientResources, ModelLoadFailed.
+        """
+        lock = await take_lock(self._lock, seat.model.model_id) if self._lock is not None else None
 
         try:
             return LoadPermit(lock, await self._admission.place(seat, leaving, self._stuck, await self._orphans()))

@@ -48,7 +48,7 @@ class ModelHost:
         self._turns = Turns(settings.max_queue, settings.queue_timeout_s, self._events)
         self._background = Background(on_fault)
         self._loader = Loader(settings, self._background, gauge or RamGauge(), self._events)
-        # More than one only while the others wait in a back-off.
+        # More than one only while the others wait in a back-off, or for another server's load.
         self._open_turns: set[Turn] = set()
         self._draining = asyncio.Event()
         self._drained: asyncio.Task[str | None] | None = None
@@ -58,7 +58,11 @@ class ModelHost:
         )
         self._settling = Settling(self._turns, self._residency, self._background, settings.cancel_grace_s)
         self._seating = Seating(
-            self._turns, self._loader, self._residency.is_resident, self._settling.end_unwanted_load
+            self._turns,
+            self._loader,
+            settings.load_lock,
+            self._residency.is_resident,
+            self._settling.end_unwanted_load,
         )
 
     @property

@@ -11,7 +11,14 @@ from typing import TypeAlias
 
 from ipc.messages import Loaded
 from supervisor.background import Background
-from supervisor.errors import ModelLoadFailed, ModelUnavailable, ServerDraining, WorkerDied, WorkerOutOfMemory
+from supervisor.errors import (
+    LoadLockBusy,
+    ModelLoadFailed,
+    ModelUnavailable,
+    ServerDraining,
+    WorkerDied,
+    WorkerOutOfMemory,
+)
 from supervisor.load_permit import LoadPermit
 from supervisor.loader import Loader
 from supervisor.memory_watch import VramRelease
@@ -64,7 +71,7 @@ class Residency:
         return self.worker.model.model_id if self.worker is not None and self.worker.is_usable else None
 
     async def load(self, seat: Seat, seating: Seating) -> tuple[Worker, Loaded]:
-        """Make the model of this seat the resident one. Others may have the turn for the time of a back-off."""
+        """Make the model of this seat the resident one. Others may have the turn for a back-off, and while another server loads."""
         death: WorkerDied | None = None
 
         for _ in range(LOAD_ATTEMPTS):
@@ -103,7 +110,13 @@ class Residency:
             if not await seating.may_begin(self._loader.look(seat), seat):
                 continue
 
-            with await self._until_drain(self._loader.permit(seat, self.worker)) as permit:
+            try:
+                permit = await self._until_drain(self._loader.permit(seat, self.worker))
+            except LoadLockBusy:
+                await seating.wait_for_lock(seat)
+                continue
+
+            with permit:
                 await self.stop()
                 self._raise_if_cut()
                 answer = self._loader.begin(seat)
@@ -115,14 +128,14 @@ class Residency:
             await seating.may_begin(answer, seat)
 
     async def _until_drain(self, asking: Coroutine[None, None, LoadPermit]) -> LoadPermit:
-        """Wait for the right to load, which another server may keep for long. A drain does not wait for that."""
+        """Wait for the right to load and a place. A drain does not wait for that."""
         permits, draining = asyncio.create_task(asking), asyncio.create_task(self._draining.wait())
 
         try:
             await asyncio.wait({permits, draining}, return_when=asyncio.FIRST_COMPLETED)
 
             if not permits.done():
-                raise ServerDraining("the server is draining and waits for no other server's load")
+                raise ServerDraining("the server is draining and begins no load")
 
             return permits.result()
         except BaseException:

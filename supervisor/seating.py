@@ -1,28 +1,50 @@
 """How requests come to their turns: in order of arrival, but not while their model may not be started. Used by `ModelHost` only.
 
+A model may not be started in a back-off, and not while another server loads. Those who want the resident model go on being served then;
+the others keep their places, ahead of all who came later.
+
 In the event loop's thread. A wait is bounded by the request's own deadline.
 """
 
+import asyncio
+import logging
+import math
 from collections.abc import Callable
 
-from supervisor.errors import ModelUnavailable
+from supervisor.errors import ModelUnavailable, ServerBusy
+from supervisor.holder import find_lock_holder
+from supervisor.load_permit import lock_refusal
 from supervisor.loader import Loader
 from supervisor.restart_policy import Allowed, Answer, Open, WaitFor
 from supervisor.seat import Seat
-from supervisor.settings import ModelRef
+from supervisor.settings import LoadLockSettings, ModelRef
 from supervisor.turns import Turns
+
+logger = logging.getLogger(__name__)
+
+# Another process that lets go gives no event.
+LOCK_POLL_S = 0.05
 
 
 class Seating:
     """Gives seats and turns.
 
+    lock: how long another server's load is waited for.
     is_resident: whether a model needs no start. on_left: called when a request left without its turn, or was refused it.
     """
 
     def __init__(
-        self, turns: Turns, loader: Loader, is_resident: Callable[[ModelRef], bool], on_left: Callable[[], None]
+        self,
+        turns: Turns,
+        loader: Loader,
+        lock: LoadLockSettings,
+        is_resident: Callable[[ModelRef], bool],
+        on_left: Callable[[], None],
     ) -> None:
         self._turns = turns
+        self._lock = lock
+        # When the lock is tried again that another server had, by the loop's clock.
+        self._lock_tried_at = 0.0
         self._loader = loader
         self._is_resident = is_resident
         self._on_left = on_left
@@ -34,7 +56,7 @@ class Seating:
         if not self._is_resident(model):
             refuse_if_open(self._loader.look(seat))
 
-        await self._take_turn(seat, is_return=False)
+        await self._take_turn(seat, seat.deadline, is_return=False)
         return seat
 
     async def may_begin(self, answer: Answer, seat: Seat) -> bool:
@@ -44,9 +66,7 @@ class Seating:
         if isinstance(answer, Allowed):
             return True
 
-        seat.has_turn = False
-        self._turns.release()
-        await self._take_turn(seat, is_return=True)
+        await self._give_way(seat, seat.deadline)
         return False
 
     async def alone(self, seat: Seat) -> bool:
@@ -57,19 +77,53 @@ class Seating:
         if self._turns.claim():
             return True
 
-        seat.has_turn = False
-        self._turns.release()
-        await self._take_turn(seat, is_return=True)
+        await self._give_way(seat, seat.deadline)
         return False
 
     def share(self, model: ModelRef, places: int) -> None:
         """The worker of this model is loaded and takes so many requests: let others join."""
         self._turns.share(model.model_id, places)
 
-    async def _take_turn(self, seat: Seat, *, is_return: bool) -> None:
+    async def wait_for_lock(self, seat: Seat) -> None:
+        """Let others have the turn for a moment, since another server loads; then it may be tried again. All may be different after it.
+
+        Raises InsufficientResources when that server has kept the lock for too long.
+        """
+        now = asyncio.get_running_loop().time()
+
+        if seat.lock_deadline is None:
+            seat.lock_deadline = now + self._lock.timeout_s
+            logger.info("[load lock] another process loads a model; '%s' waits for it", seat.model.model_id)
+
+        if now >= seat.lock_deadline:
+            raise lock_refusal(self._lock, seat.model.model_id)
+
+        self._lock_tried_at = now + LOCK_POLL_S
+
+        try:
+            await self._give_way(seat, min(seat.lock_deadline, seat.deadline or math.inf))
+        except ServerBusy:
+            await self._after_the_wait(seat)
+
+    async def _after_the_wait(self, seat: Seat) -> None:
+        """The time is over without a turn: for the other server, or because our own resident model was busy all the time."""
+        state_dir = self._lock.state_dir
+
+        if state_dir is not None and find_lock_holder(state_dir) is not None:
+            raise lock_refusal(self._lock, seat.model.model_id)
+
+        seat.lock_deadline = None
+        await self._take_turn(seat, seat.deadline, is_return=True)
+
+    async def _give_way(self, seat: Seat, deadline: float | None) -> None:
+        seat.has_turn = False
+        self._turns.release()
+        await self._take_turn(seat, deadline, is_return=True)
+
+    async def _take_turn(self, seat: Seat, deadline: float | None, *, is_return: bool) -> None:
         try:
             await self._turns.take_for_request(
-                seat.model.model_id, lambda: self._held_back_s(seat), seat.deadline, is_return=is_return
+                seat.model.model_id, lambda: self._held_back_s(seat), deadline, is_return=is_return
             )
         except BaseException:
             self._on_left()
@@ -83,7 +137,8 @@ class Seating:
             return 0.0
 
         answer = self._loader.look(seat)
-        return answer.seconds if isinstance(answer, WaitFor) else 0.0
+        backoff_s = answer.seconds if isinstance(answer, WaitFor) else 0.0
+        return max(backoff_s, self._lock_tried_at - asyncio.get_running_loop().time())
 
 
 def refuse_if_open(answer: Answer) -> None:
