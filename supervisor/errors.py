@@ -5,6 +5,7 @@ SupervisorError
 │   ├── ServerBusy           the queue is full, or the wait in it was too long
 │   ├── InsufficientResources  memory is short, or another server loads
 │   ├── ModelUnavailable     the model's workers keep ending; it is not started again for a while
+│   │   └── ModelUnloaded        an operator unloaded it, and the time for what ran was over
 │   └── ServerDraining       the server finishes and exits
 │       └── ServerFailing        it exits because of a fault of its own
 ├── RequestFault         the request itself is at fault; the worker is fine
@@ -57,6 +58,10 @@ class ModelUnavailable(Refused):
     def __init__(self, message: str, retry_after_s: float) -> None:
         super().__init__(message)
         self.retry_after_s = retry_after_s
+
+
+class ModelUnloaded(ModelUnavailable):
+    """An operator unloaded the model under this request. The next request loads it again."""
 
 
 class InsufficientResources(Refused):

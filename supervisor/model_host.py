@@ -11,12 +11,13 @@ from contextlib import asynccontextmanager
 
 from ipc.messages import GenerationTask, Loaded
 from supervisor.background import Background, ignore_fault
-from supervisor.errors import ServerDraining, ServerFailing
+from supervisor.errors import ModelUnloaded, ServerDraining, ServerFailing
 from supervisor.event_log import EventLog
 from supervisor.host_status import HostState, HostStatus, UnloadReport
 from supervisor.loader import Loader
 from supervisor.memory_gauge import MemoryGauge, RamGauge
 from supervisor.memory_watch import VramRelease
+from supervisor.open_turns import OpenTurns
 from supervisor.residency import Residency
 from supervisor.seat import Seat
 from supervisor.seating import Seating
@@ -48,15 +49,13 @@ class ModelHost:
         self._turns = Turns(settings.max_queue, settings.queue_timeout_s, self._events)
         self._background = Background(on_fault)
         self._loader = Loader(settings, self._background, gauge or RamGauge(), self._events)
-        # More than one only while the others wait in a back-off, or for another server's load.
-        self._open_turns: set[Turn] = set()
         self._draining = asyncio.Event()
         self._drained: asyncio.Task[str | None] | None = None
-        self._cut_error: ServerDraining | None = None
         self._residency = Residency(
             self._loader, self._background, settings.memory.release_wait_s, self._draining, self._raise_if_cut
         )
         self._settling = Settling(self._turns, self._residency, self._background, settings.cancel_grace_s)
+        self._open_turns = OpenTurns(self._settling, lambda: self._residency.worker)
         self._seating = Seating(
             self._turns,
             self._loader,
@@ -97,7 +96,7 @@ class ModelHost:
                 lambda: self._load(seat),
                 lambda task: self.check_task(model, task),
             )
-            self._open_turns.add(turn)
+            self._open_turns.add(turn, seat)
             yield turn
         finally:
             if turn is not None:
@@ -119,19 +118,38 @@ class ModelHost:
         async with self.turn(model) as turn:
             return turn.loaded
 
-    async def unload(self) -> UnloadReport:
+    async def unload(self, timeout_s: float | None = None) -> UnloadReport:
         """Stop the resident worker, behind the request that runs and ahead of those that wait.
 
         Returns only after the process is gone and, on a GPU, its memory is back (bounded).
         Safe against a caller that leaves: the stop goes on and the turn is handed on after it.
+
+        timeout_s: past it what runs is ended with ModelUnloaded; None waits for its own end.
         """
-        await self._turns.take_for_operator()
-        model_id = self._residency.model_id
+        interrupted_id = await self._take_turn_to_unload(timeout_s)
+        model_id = self._residency.model_id or interrupted_id
 
         # Also when there is no id: a worker that failed may not be gone yet.
         releases = list[VramRelease | None]()
         await self._background.finish(self._settling.by_stopping(releases.append))
         return UnloadReport(model_id, releases[-1] if releases else None)
+
+    async def _take_turn_to_unload(self, timeout_s: float | None) -> str | None:
+        """Take the turn as an operator; see `OpenTurns.resume`."""
+        error = ModelUnloaded("the model was unloaded, and the time for what ran was over", retry_after_s=1.0)
+        loop = asyncio.get_running_loop()
+        timer = loop.call_later(timeout_s, self._open_turns.interrupt, error) if timeout_s is not None else None
+        interrupted_id: str | None = None
+
+        try:
+            await self._turns.take_for_operator()
+        finally:
+            if timer is not None:
+                timer.cancel()
+
+            interrupted_id = self._open_turns.resume()
+
+        return interrupted_id
 
     def drain(self, timeout_s: float | None = None) -> asyncio.Task[str | None]:
         """Refuse new and waiting requests, let the running one end, stop the worker. A second drain gets the first one's task.
@@ -154,7 +172,7 @@ class ModelHost:
         await self._turns.take_for_operator()
 
         try:
-            model_id = self._residency.model_id
+            model_id = self._residency.model_id or self._open_turns.resume()
             await self._residency.stop()
             return model_id
         finally:
@@ -166,24 +184,16 @@ class ModelHost:
         if done:
             return
 
-        self._cut(ServerDraining(f"the server drains and the time for running requests ({timeout_s:g} s) is over"))
-
-    def _cut(self, error: ServerDraining) -> None:
-        """End the running request or load with this error, at whatever point it is."""
-        self._cut_error = error
-
-        for turn in self._open_turns:
-            turn.cut(error)
-
-        if self._worker is not None and self._worker.loaded is None:
-            self._worker.kill(error, is_fault=False)
+        self._open_turns.cut(
+            ServerDraining(f"the server drains and the time for running requests ({timeout_s:g} s) is over")
+        )
 
     def fail(self) -> None:
         """End all that is open with an error, and let nothing begin: the host is broken and its process will end. Never raises."""
         error = ServerFailing("the server has to end because of a fault of its own; its log has the reason")
         self._draining.set()
 
-        acts: tuple[Callable[[ServerFailing], None], ...] = (self._turns.close, self._cut, self._kill)
+        acts: tuple[Callable[[ServerFailing], None], ...] = (self._turns.close, self._open_turns.cut, self._kill)
 
         for act in acts:
             try:
@@ -196,8 +206,7 @@ class ModelHost:
             self._worker.kill(error, is_fault=False)
 
     def _raise_if_cut(self) -> None:
-        if self._cut_error is not None:
-            raise self._cut_error
+        self._open_turns.raise_if_cut()
 
     async def close(self) -> None:
         """End everything at once: for the last steps of the server, after its handlers have ended."""

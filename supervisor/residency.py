@@ -116,6 +116,8 @@ class Residency:
                 await seating.wait_for_lock(seat)
                 continue
 
+            seat.lock_deadline = None
+
             with permit:
                 await self.stop()
                 self._raise_if_cut()

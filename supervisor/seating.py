@@ -112,7 +112,7 @@ class Seating:
         if state_dir is not None and find_lock_holder(state_dir) is not None:
             raise lock_refusal(self._lock, seat.model.model_id)
 
-        seat.lock_deadline = None
+        # The lock is tried once more, in the turn.
         await self._take_turn(seat, seat.deadline, is_return=True)
 
     async def _give_way(self, seat: Seat, deadline: float | None) -> None:

@@ -26,22 +26,25 @@ class Settling:
         self._background = background
         self._cancel_grace_s = cancel_grace_s
 
-    def end_turn(self, stream: RequestStream | None, model: ModelRef) -> None:
-        """Hand the turn on, at once when the worker is idle, else when it has been brought to rest."""
+    def end_turn(self, stream: RequestStream | None, model: ModelRef, grace_s: float | None = None) -> None:
+        """Hand the turn on, at once when the worker is idle, else when it has been brought to rest.
+
+        grace_s: from a cancel until the worker is killed, if somebody waits; None: the usual time.
+        """
         try:
-            self._end_turn(stream, model)
+            self._end_turn(stream, model, self._cancel_grace_s if grace_s is None else grace_s)
         except Exception as error:
             # A turn that is not handed on is nobody's for ever.
             self._background.tell(error)
             raise
 
-    def _end_turn(self, stream: RequestStream | None, model: ModelRef) -> None:
+    def _end_turn(self, stream: RequestStream | None, model: ModelRef, grace_s: float) -> None:
         worker = self._residency.worker
 
         if worker is None or worker.state is WorkerState.EXITED:
             self._turns.release()
         elif stream is not None and not stream.ended.is_set():
-            self._background.start(self._settle_request(worker, stream))
+            self._background.start(self._settle_request(worker, stream, grace_s))
         elif self._turns.is_shared:
             # The last of those that have it looks after the worker.
             self._turns.release()
@@ -65,14 +68,13 @@ class Settling:
         finally:
             self._turns.release()
 
-    async def _settle_request(self, worker: Worker, stream: RequestStream) -> None:
+    async def _settle_request(self, worker: Worker, stream: RequestStream, grace_s: float) -> None:
         """Cancel an abandoned generation and wait for its end; past the bound the worker is killed when somebody waits for the turn.
 
         When nobody does, an honest slice may take its time; the watch ends a worker that hangs.
         """
         try:
             stream.cancel()
-            grace_s = self._cancel_grace_s
 
             if not await _ends_within(stream, grace_s) and not await self._ends_before_it_is_wanted(stream):
                 worker.kill(

@@ -17,6 +17,7 @@ class Turn:
 
     reload: makes the model resident once more, when the worker has died before it began a request.
     check_task: raises PromptRefused for a task that must not be begun.
+    is_reloading: it is just being made resident once more.
     """
 
     def __init__(self, worker: Worker, loaded: Loaded, reload: Reload, check_task: CheckTask) -> None:
@@ -24,6 +25,7 @@ class Turn:
         self._reload = reload
         self._check_task = check_task
         self._cut_error: SupervisorError | None = None
+        self.is_reloading = False
         self.loaded = loaded
         self.stream: RequestStream | None = None
 
@@ -37,7 +39,13 @@ class Turn:
         """
 
         async def begin_again(stream: RequestStream) -> None:
-            self._worker, self.loaded = await self._reload()
+            self.is_reloading = True
+
+            try:
+                self._worker, self.loaded = await self._reload()
+            finally:
+                self.is_reloading = False
+
             self._raise_if_cut()
             self._worker.begin(stream, task)
 

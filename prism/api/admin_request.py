@@ -14,7 +14,16 @@ from prism.api.refusals import invalid_request
 
 
 class UnloadRequest(msgspec.Struct, frozen=True):
-    """Any object is accepted; its fields are ignored."""
+    """timeout_ms: how long to wait for the running generation before it is ended; None waits for its end.
+
+    Any object is accepted: other fields are ignored, and so is a bound that is none.
+    """
+
+    timeout_ms: Annotated[int | None, Meta(extra_json_schema={"minimum": 0})] = None
+
+
+class _AnyObject(msgspec.Struct, frozen=True):
+    """An object, whatever is in it."""
 
 
 class DrainRequest(msgspec.Struct, frozen=True):
@@ -23,13 +32,25 @@ class DrainRequest(msgspec.Struct, frozen=True):
     timeout_ms: Annotated[int | None, Meta(extra_json_schema={"minimum": 0})] = None
 
 
+_ANY = msgspec.json.Decoder(_AnyObject)
 _UNLOAD = msgspec.json.Decoder(UnloadRequest)
 _DRAIN = msgspec.json.Decoder(DrainRequest)
 
 
 def decode_unload_request(body: bytes) -> UnloadRequest:
     """Return the request; an empty body is {}. Raises ApiError (400) when the body is not a JSON object."""
-    return decode_body(body, _UNLOAD) if body else UnloadRequest()
+    if not body:
+        return UnloadRequest()
+
+    decode_body(body, _ANY)
+
+    try:
+        request = _UNLOAD.decode(body)
+    except msgspec.ValidationError:
+        return UnloadRequest()
+
+    is_bound = request.timeout_ms is not None and request.timeout_ms >= 0
+    return request if is_bound else UnloadRequest()
 
 
 def decode_drain_request(body: bytes) -> DrainRequest:
@@ -42,6 +63,6 @@ def decode_drain_request(body: bytes) -> DrainRequest:
     return request
 
 
-def drain_timeout_s(request: DrainRequest) -> float | None:
+def wait_bound_s(request: DrainRequest | UnloadRequest) -> float | None:
     """Return the bound of the wait in seconds, at most a day; None when there is none."""
     return None if request.timeout_ms is None else min(request.timeout_ms, MAX_DRAIN_WAIT_MS) / 1_000

@@ -15,6 +15,7 @@ _CODES: dict[type[supervision.SupervisorError], ErrorCode | None] = {
     supervision.ServerBusy: ErrorCode.SERVER_BUSY,
     supervision.InsufficientResources: ErrorCode.INSUFFICIENT_RESOURCES,
     supervision.ModelUnavailable: ErrorCode.MODEL_UNAVAILABLE,
+    supervision.ModelUnloaded: ErrorCode.MODEL_UNAVAILABLE,
     supervision.ServerDraining: ErrorCode.SERVER_DRAINING,
     supervision.ServerFailing: ErrorCode.SERVER_DRAINING,
     supervision.ContextLengthExceeded: ErrorCode.CONTEXT_LENGTH_EXCEEDED,

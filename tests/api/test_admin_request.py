@@ -4,7 +4,13 @@ from collections.abc import Callable
 
 import pytest
 
-from prism.api.admin_request import DrainRequest, decode_drain_request, decode_unload_request, drain_timeout_s
+from prism.api.admin_request import (
+    DrainRequest,
+    UnloadRequest,
+    decode_drain_request,
+    decode_unload_request,
+    wait_bound_s,
+)
 from prism.api.errors import ApiError
 
 Decode = Callable[[bytes], object]
@@ -40,7 +46,7 @@ def test_anything_else_is_refused(decode: Decode, body: bytes) -> None:
     ],
 )
 def test_the_bound_of_the_wait(body: bytes, expected: float | None) -> None:
-    assert drain_timeout_s(decode_drain_request(body)) == expected
+    assert wait_bound_s(decode_drain_request(body)) == expected
 
 
 @pytest.mark.parametrize("value", [b"-1", b"1.5", b'"5"', b"true", b"[]", b"1e3"])
@@ -51,6 +57,12 @@ def test_a_bound_that_is_none_is_refused(value: bytes) -> None:
     assert caught.value.param == "timeout_ms"
 
 
-def test_unload_ignores_what_drain_checks() -> None:
-    decode_unload_request(b'{"timeout_ms":"x"}')
+@pytest.mark.parametrize("value", [b"-1", b"1.5", b'"5"', b"true", b"[]", b"1e3", b"null"])
+def test_unload_ignores_what_drain_checks(value: bytes) -> None:
+    assert decode_unload_request(b'{"timeout_ms":' + value + b"}") == UnloadRequest()
+    assert wait_bound_s(decode_unload_request(b'{"timeout_ms":1500, "other": {"a": [1]}}')) == 1.5
+    assert wait_bound_s(decode_unload_request(b"")) is None
+
+
+def test_a_drain_without_a_body_has_no_bound() -> None:
     assert decode_drain_request(b"") == DrainRequest(timeout_ms=None)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from prism.api import limits
-from prism.api.admin_request import DrainRequest
+from prism.api.admin_request import DrainRequest, UnloadRequest
 from prism.api.chat_request import ChatRequest, decode_chat_request
 from prism.api.completion_request import CompletionRequest
 from prism.api.embeddings_request import EmbeddingsRequest
@@ -32,6 +32,7 @@ BODIES = (
     CompletionRequest,
     EmbeddingsRequest,
     DrainRequest,
+    UnloadRequest,
     Health,
     Hardware,
     GpuDevice,

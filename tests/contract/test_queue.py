@@ -13,7 +13,7 @@ from supervisor.host_status import HostState
 from supervisor.settings import ModelRef
 from tests.contract.client import CHAT, COMPLETIONS, body_of
 from tests.contract.waiting import begin, leave, until, until_state, until_waiting
-from tests.whole.conftest import Server, Start
+from tests.whole.conftest import Server, Start, events_of
 
 MakeModel = Callable[..., ModelRef]
 LONG = body_of(CHAT, {"text": ["a"] * 2000, "delay_s": 0.005}, max_tokens=2000)
@@ -146,6 +146,19 @@ async def test_unload_waits_for_the_running_request_and_goes_ahead_of_the_queue(
     assert (await waiting)[0] == 200
     # The one that waited was served by a new worker.
     assert (await health(server))["worker"]["generation"] == 2
+
+
+async def test_unload_with_a_bound_ends_the_stream_with_an_error(start_server: Start, make_model: MakeModel) -> None:
+    make_model()
+    server = await start_server()
+    running = begin(server, CHAT, body_of(CHAT, {"text": ["a"] * 1000, "delay_s": 0.02}, stream=True, max_tokens=1000))
+    await until_state(server, HostState.BUSY)
+
+    assert await begin(server, "/v1/unload", {"timeout_ms": 100}) == (200, {"unloaded": True, "model": "stand-in"})
+    status, text = await running
+    *_, error, end = events_of(text)
+    assert (status, error["error"]["code"], end) == (200, "model_unavailable", "[DONE]")
+    assert (await begin(server, CHAT, body_of(CHAT, None)))[0] == 200
 
 
 async def test_unload_goes_on_when_its_client_leaves(start_server: Start, make_model: MakeModel) -> None:

@@ -20,7 +20,7 @@ from prism.http import (
 )
 from prism.ollama.bounds import OllamaBounds
 from prism.settings import ServeSettings
-from supervisor import worker
+from supervisor import open_turns, worker
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
 from supervisor.settings import LoadLockSettings, MemorySettings, SupervisorSettings
@@ -35,7 +35,7 @@ BOUND = re.compile(r"^\| [^|]+ \| ([\d,.]+) \| `(\w+)\.(\w+)` \|$", re.MULTILINE
 OWNERS: dict[str, Any] = {
     **{type(made).__name__: made for made in (WatchBounds(), RestartSettings(), PoisonBounds(), OllamaBounds())},
     **{type(made).__name__: made for made in (LoadLockSettings(), MemorySettings())},
-    **{module.__name__.rpartition(".")[2]: module for module in (app, body, self_watch, services, worker)},
+    **{module.__name__.rpartition(".")[2]: module for module in (app, body, self_watch, services, open_turns, worker)},
     **{module.__name__.rpartition(".")[2]: module for module in (body_room, connection_bound, descriptors, listener)},
     **{module.__name__.rpartition(".")[2]: module for module in (protocol, socket_options)},
 }

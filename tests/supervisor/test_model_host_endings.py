@@ -80,7 +80,7 @@ async def test_the_time_for_running_requests_ends_also_in_the_moment_in_which_a_
     def cut_then(words: WorkerWords, loaded: Loaded) -> None:
         on_loaded(words, loaded)
         # Before the one who waits for the load runs.
-        host._cut(ServerDraining("time is over"))
+        host._open_turns.cut(ServerDraining("time is over"))
 
     monkeypatch.setattr(WorkerWords, "_on_loaded", cut_then)
 
