@@ -12,7 +12,9 @@ import math
 from collections.abc import Callable
 
 from supervisor.errors import ModelUnavailable, ServerBusy
+from supervisor.held_record import is_held
 from supervisor.holder import find_lock_holder
+from supervisor.load_lock import RECORD_NAME
 from supervisor.load_permit import lock_refusal
 from supervisor.loader import Loader
 from supervisor.restart_policy import Allowed, Answer, Open, WaitFor
@@ -43,8 +45,8 @@ class Seating:
     ) -> None:
         self._turns = turns
         self._lock = lock
-        # When the lock is tried again that another server had, by the loop's clock.
-        self._lock_tried_at = 0.0
+        # When the lock is tried again that another server was seen to have, by the loop's clock; None when none was.
+        self._lock_tried_at: float | None = None
         self._loader = loader
         self._is_resident = is_resident
         self._on_left = on_left
@@ -138,7 +140,26 @@ class Seating:
 
         answer = self._loader.look(seat)
         backoff_s = answer.seconds if isinstance(answer, WaitFor) else 0.0
-        return max(backoff_s, self._lock_tried_at - asyncio.get_running_loop().time())
+        return max(backoff_s, self._lock_wait_s(seat))
+
+    def _lock_wait_s(self, seat: Seat) -> float:
+        """Return for how long nobody need try to load, since another server does.
+
+        A look at its record comes first: to try takes the turn alone, and so costs those who use the resident model together.
+        """
+        now = asyncio.get_running_loop().time()
+
+        if self._lock_tried_at is None or self._lock.state_dir is None:
+            return 0.0
+
+        if seat.lock_deadline is not None and now >= seat.lock_deadline:
+            # It needs the turn to try once more, or to be told.
+            return 0.0
+
+        if now >= self._lock_tried_at:
+            self._lock_tried_at = now + LOCK_POLL_S if is_held(self._lock.state_dir / RECORD_NAME) else None
+
+        return self._lock_tried_at - now if self._lock_tried_at is not None else 0.0
 
 
 def refuse_if_open(answer: Answer) -> None:
