@@ -33,6 +33,7 @@ class Loader:
     """Makes one worker after the other, each with the next number.
 
     generation: number of the newest worker, 0 before the first. restarts: workers that ended although nobody wanted that.
+    url: where this server answers, for the others to read; None as long as it does not.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Loader:
         self._poison = PoisonPrompts(settings.poison)
         self.generation = 0
         self.restarts = 0
+        self.url: str | None = None
 
     def look(self, seat: Seat) -> Answer:
         """Say whether a load of its model could begin now; see `RestartPolicy.look`."""
@@ -83,7 +85,7 @@ class Loader:
     def spawn(self, model: ModelRef, permit: LoadPermit) -> Worker:
         """Start the worker, which owns the permit from now on. Raises ModelLoadFailed when the system refuses."""
         self.generation += 1
-        tenure = Tenure(self._settings.load_lock, model.model_id, permit)
+        tenure = Tenure(self._settings.load_lock, model.model_id, permit, self.url)
         history = WorkerHistory(model.model_id, self.generation, self._policy, self._poison, tenure, self._events)
 
         try:
@@ -95,6 +97,7 @@ class Loader:
                 self.generation,
                 permit.placement,
                 history,
+                self._gauge,
                 self._count_crash,
             )
         except (OSError, ValueError) as error:

@@ -32,6 +32,9 @@ class MemoryGauge(Protocol):
     async def process_vram(self, pid: int, device_uuid: str) -> int | None:
         """Return the bytes that a process holds there; None when nobody tells, 0 also where the process has another number."""
 
+    async def is_computing(self, device_uuid: str) -> bool:
+        """Say whether a device is seen to compute just now; False when nobody tells."""
+
     async def worker_variables(self) -> Mapping[str, str]:
         """Return what the environment of a worker needs beyond ours so that it finds the libraries of CUDA."""
 
@@ -58,6 +61,10 @@ class RamGauge:
     async def process_vram(self, pid: int, device_uuid: str) -> int | None:
         """See `MemoryGauge`."""
         return None
+
+    async def is_computing(self, device_uuid: str) -> bool:
+        """See `MemoryGauge`."""
+        return False
 
     async def worker_variables(self) -> Mapping[str, str]:
         """See `MemoryGauge`."""
@@ -87,6 +94,10 @@ class MachineGauge(RamGauge):
     async def process_vram(self, pid: int, device_uuid: str) -> int | None:
         """See `MemoryGauge`."""
         return await self._nvml.process_memory(pid, device_uuid)
+
+    async def is_computing(self, device_uuid: str) -> bool:
+        """See `MemoryGauge`."""
+        return await self._nvml.is_busy(device_uuid) is True
 
     async def worker_variables(self) -> Mapping[str, str]:
         """See `MemoryGauge`."""

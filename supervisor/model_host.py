@@ -113,6 +113,10 @@ class ModelHost:
     def _places(self, loaded: Loaded) -> int:
         return min(loaded.parallel, self._settings.parallel)
 
+    def tell_url(self, url: str) -> None:
+        """The server answers here from now on; the records of its models say so, for those who look for a server to ask."""
+        self._loader.url = url
+
     async def preload(self, model: ModelRef) -> Loaded:
         """Load a model before anybody asks for it. Raises as `turn` does."""
         async with self.turn(model) as turn:

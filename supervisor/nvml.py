@@ -7,63 +7,19 @@ imported with the first question, so that the start of the front does not pay fo
 
 import contextlib
 import ctypes
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TypeVar
 
 from supervisor.deadline_thread import DeadlineThread, NoAnswer
 from supervisor.gpu_report import GpuDevice, GpuReport, GpuState, no_devices
+from supervisor.nvml_library import NvmlLibrary
 
 _SONAME = "libnvidia-ml.so.1"
 # Under WSL the driver is here, and a library of that name in the usual folders is of no use.
 _WSL_LIBRARY = Path("/usr/lib/wsl/lib") / _SONAME
 _MIG_ENABLED = 1
 _Value = TypeVar("_Value")
-
-
-class MemoryInfo(Protocol):
-    """Memory of a device, in bytes."""
-
-    total: int
-    used: int
-    free: int
-
-
-class ProcessInfo(Protocol):
-    """One process on a device. usedGpuMemory is None where the driver does not tell (WSL, WDDM)."""
-
-    pid: int
-    usedGpuMemory: int | None
-
-
-class NvmlLibrary(Protocol):
-    """What of pynvml is used here."""
-
-    NVMLError: type[Exception]
-    NVMLError_DriverNotLoaded: type[Exception]
-    NVMLError_FunctionNotFound: type[Exception]
-    NVMLError_GpuIsLost: type[Exception]
-    NVMLError_LibraryNotFound: type[Exception]
-    NVMLError_NoPermission: type[Exception]
-    NVMLError_NotFound: type[Exception]
-    NVMLError_NotSupported: type[Exception]
-    NVMLError_ResetRequired: type[Exception]
-    NVMLLibraryMismatchError: type[Exception]
-
-    def nvmlInit(self) -> None: ...
-    def nvmlShutdown(self) -> None: ...
-    def nvmlDeviceGetCount(self) -> int: ...
-    def nvmlDeviceGetHandleByIndex(self, index: int, /) -> object: ...
-    def nvmlDeviceGetHandleByUUID(self, uuid: str, /) -> object: ...
-    def nvmlDeviceGetName(self, handle: object, /) -> str: ...
-    def nvmlDeviceGetUUID(self, handle: object, /) -> str: ...
-    def nvmlDeviceGetCudaComputeCapability(self, handle: object, /) -> tuple[int, int]: ...
-    def nvmlDeviceGetMemoryInfo(self, handle: object, /) -> MemoryInfo: ...
-    def nvmlDeviceGetComputeRunningProcesses(self, handle: object, /) -> Sequence[ProcessInfo]: ...
-    def nvmlDeviceGetMPSComputeRunningProcesses(self, handle: object, /) -> Sequence[ProcessInfo]: ...
-    def nvmlDeviceGetMigMode(self, handle: object, /) -> Sequence[int]: ...
-    def nvmlDeviceGetMaxMigDeviceCount(self, handle: object, /) -> int: ...
-    def nvmlDeviceGetMigDeviceHandleByIndex(self, handle: object, index: int, /) -> object: ...
 
 
 def import_pynvml() -> NvmlLibrary:
@@ -116,6 +72,13 @@ class Nvml:
         except NoAnswer:
             return None
 
+    async def is_busy(self, device_uuid: str) -> bool | None:
+        """Say whether a device computes just now, for anybody; None when nobody tells (a MIG instance, for example)."""
+        try:
+            return await self._thread.call(lambda: self._is_busy(device_uuid))
+        except NoAnswer:
+            return None
+
     async def close(self) -> None:
         """End the session and the thread. Bounded by two deadlines; a hung thread is left to itself."""
         if self._thread.is_started:
@@ -159,6 +122,13 @@ class Nvml:
             library = self._session()
             return _process_memory(library, library.nvmlDeviceGetHandleByUUID(device_uuid), pid)
         except Exception:  # as above; the reasons are told by `read_devices`
+            return None
+
+    def _is_busy(self, device_uuid: str) -> bool | None:
+        try:
+            library = self._session()
+            return library.nvmlDeviceGetUtilizationRates(library.nvmlDeviceGetHandleByUUID(device_uuid)).gpu > 0
+        except Exception:  # as above
             return None
 
     def _free_memory(self, device_uuid: str) -> int | None:

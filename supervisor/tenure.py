@@ -14,7 +14,9 @@ from supervisor.worker_record import WorkerRecord
 class Tenure:
     """Of one worker, from its spawn until it is reaped."""
 
-    def __init__(self, settings: LoadLockSettings, model_id: str, permit: LoadPermit) -> None:
+    def __init__(self, settings: LoadLockSettings, model_id: str, permit: LoadPermit, url: str | None) -> None:
+        """url: where our server answers, for the records."""
+        self._url = url
         self._settings = settings
         self._model_id = model_id
         self._permit = permit
@@ -50,6 +52,7 @@ class Tenure:
             device=loaded.device,
             ram_bytes=sample.resident_bytes if sample is not None else 0,
             vram_bytes=placement.vram_bytes if is_on_gpu else 0,
+            url=self._url,
             device_uuid=placement.gpu.uuid if placement.gpu is not None and is_on_gpu else None,
         )
 

@@ -17,7 +17,9 @@ from ipc.messages import Cancel, Device, FromWorker, Generate, GenerationTask, L
 from supervisor.background import Background
 from supervisor.child_process import Unkillable
 from supervisor.errors import InvalidForModel, SupervisorError, WorkerDied, WorkerOutOfMemory, WorkerUnresponsive
+from supervisor.gpu_activity import GpuActivity
 from supervisor.gpu_report import GpuDevice
+from supervisor.memory_gauge import MemoryGauge
 from supervisor.oom_kills import OomWatch, find_own_counter
 from supervisor.placement import Placement
 from supervisor.progress_judge import Activity, Hung
@@ -49,11 +51,12 @@ class Worker:
         number: int,
         placement: Placement,
         history: WorkerHistory,
+        gauge: MemoryGauge,
         on_crash: Callable[[], None],
     ) -> None:
         """Spawn the process. Raises OSError when the system refuses, ValueError when a path cannot be used; then nothing is left behind.
 
-        placement: where it is to be loaded. history: is told what happens to the worker.
+        placement: where it is to be loaded. history: is told what happens to the worker. gauge: tells whether its GPU computes.
         on_crash: called when a loaded worker has ended although nobody wanted that, before its request is told.
         """
         self.model = model
@@ -67,6 +70,7 @@ class Worker:
         self._on_crash = on_crash
         self._life = WorkerLife()
         self._stop_reason: SupervisorError | None = None
+        self._gpu_activity = GpuActivity(placement.gpu, gauge, background)
         self._oom = OomWatch(settings.oom_counter or find_own_counter())
         self.exited = asyncio.Event()
 
@@ -86,7 +90,12 @@ class Worker:
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._watch = ProgressWatch(
-            self._child.pid, f"worker {number}", settings.watch, settings.prefill_chunk, self._on_hung
+            self._child.pid,
+            f"worker {number}",
+            settings.watch,
+            settings.prefill_chunk,
+            self._on_hung,
+            is_gpu_busy=self._is_gpu_busy,
         )
         self._words = WorkerWords(
             model.model_id, number, self._child.pid, self._life, self._watch, history, self._on_fault, settings.parallel
@@ -219,6 +228,9 @@ class Worker:
 
     def _on_fault(self, error: ProtocolError) -> None:
         self.kill(WorkerDied(f"the worker broke the protocol and was ended: {error}"))
+
+    def _is_gpu_busy(self) -> bool:
+        return self.gpu is not None and self._gpu_activity.is_busy()
 
     def _on_hung(self, hung: Hung) -> None:
         self.kill(WorkerUnresponsive(hung.text))

@@ -87,6 +87,7 @@ async def _run(services: Services, settings: ServeSettings, systemd: Notifier) -
     """Listen, and serve until the end is asked for."""
     async with open_server(services) as url:
         with _signals(services):
+            services.host.tell_url(url)
             systemd.start(lambda: _status_line(services.host.status()), services.draining)
             _announce(f"{url}/v1", await services.catalog.models(), settings)
             await import_handlers()

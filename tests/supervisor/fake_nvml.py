@@ -1,4 +1,4 @@
-"""An NVIDIA driver that does what a test says. Stands where pynvml stands: see `supervisor.nvml.NvmlLibrary`."""
+"""An NVIDIA driver that does what a test says. Stands where pynvml stands: see `supervisor.nvml_library.NvmlLibrary`."""
 
 import asyncio
 import threading
@@ -52,6 +52,13 @@ class FakeMemory:
 
 
 @dataclass
+class FakeUtilization:
+    """How much a device computes, in percent."""
+
+    gpu: int
+
+
+@dataclass
 class FakeProcess:
     """A process on a device. None: the driver does not tell."""
 
@@ -67,6 +74,8 @@ class FakeDevice:
     uuid: str = "GPU-aaaa1111-0000-0000-0000-000000000000"
     capability: tuple[int, int] = (8, 9)
     memory: FakeMemory = field(default_factory=lambda: FakeMemory(12 * GIB, 2 * GIB, 10 * GIB))
+    utilization: int = 0
+    utilization_error: Exception | None = None
     processes: list[FakeProcess] = field(default_factory=list)
     mps_processes: list[FakeProcess] | None = None
     instances: Sequence["FakeDevice | None"] | None = None
@@ -185,6 +194,10 @@ class FakeNvml:
     def nvmlDeviceGetMemoryInfo(self, handle: object, /) -> FakeMemory:
         device = self._device(handle)
         return _answer(lambda: device.memory, device.memory_error)
+
+    def nvmlDeviceGetUtilizationRates(self, handle: object, /) -> FakeUtilization:
+        device = self._device(handle)
+        return _answer(lambda: FakeUtilization(device.utilization), device.utilization_error)
 
     def nvmlDeviceGetComputeRunningProcesses(self, handle: object, /) -> list[FakeProcess]:
         device = self._device(handle)

@@ -77,6 +77,16 @@ async def test_the_lock_is_kept_for_as_long_as_the_load_lasts(
     (record,) = list_residents(state_dir, includes_own=True)
     assert record.resident.worker_pid == locking.status().worker_pid
     assert record.resident.ram_bytes > 0
+    assert record.resident.url is None
+
+
+async def test_the_record_of_a_model_says_where_its_server_answers(
+    locking: ModelHost, make_model: MakeModel, state_dir: Path
+) -> None:
+    locking.tell_url("http://127.0.0.1:5272")
+    await ask(locking, make_model())
+    (record,) = list_residents(state_dir, includes_own=True)
+    assert record.resident.url == "http://127.0.0.1:5272"
 
 
 async def test_a_load_that_dies_or_cannot_be_started_lets_go(

@@ -13,7 +13,8 @@ import pytest
 
 import supervisor
 from supervisor.gpu_report import GpuReport, GpuState
-from supervisor.nvml import Nvml, NvmlLibrary, import_pynvml, mapped_library
+from supervisor.nvml import Nvml, import_pynvml, mapped_library
+from supervisor.nvml_library import NvmlLibrary
 from tests.supervisor.fake_nvml import (
     GIB,
     DriverNotLoadedError,
@@ -306,7 +307,7 @@ def test_the_real_binding_has_everything_that_we_use() -> None:
     assert len(errors) == 9
     assert issubclass(vars(library)["NVMLLibraryMismatchError"], Exception)
 
-    assert len(functions) == 14
+    assert len(functions) == 15
     assert all(callable(vars(library)[name]) for name in functions)
     assert all(issubclass(vars(library)[name], vars(library)["NVMLError"]) for name in errors)
 
