@@ -108,6 +108,7 @@ class ServeSettings:
     allows_special_tokens: bool = False
     ram_reserve_mb: float = 2048.0
     vram_reserve_mb: float = 1536.0
+    worker_growth_mb: float = 4096.0
     has_resource_check: bool = True
     has_load_lock: bool = True
     load_timeout_s: float = 120.0
@@ -218,6 +219,7 @@ def _with_engine_settings(base: ServeSettings, source: SettingSource, flags: Ser
         allows_special_tokens=allows_special_tokens or flags.allows_special_tokens,
         ram_reserve_mb=value("PRISM_RAM_RESERVE_MB", _megabytes, base.ram_reserve_mb),
         vram_reserve_mb=value("PRISM_VRAM_RESERVE_MB", _megabytes, base.vram_reserve_mb),
+        worker_growth_mb=value("PRISM_WORKER_GROWTH_MB", _megabytes, base.worker_growth_mb),
         has_resource_check=value("PRISM_RESOURCE_CHECK", read.switch, base.has_resource_check),
         has_load_lock=value("PRISM_LOAD_LOCK", read.switch, base.has_load_lock),
         load_timeout_s=value("PRISM_LOAD_TIMEOUT", _seconds, base.load_timeout_s),

@@ -18,6 +18,7 @@ from supervisor.loader import Loader
 from supervisor.memory_gauge import MemoryGauge, RamGauge
 from supervisor.memory_watch import VramRelease
 from supervisor.open_turns import OpenTurns
+from supervisor.recycling import Recycling
 from supervisor.residency import Residency
 from supervisor.seat import Seat
 from supervisor.seating import Seating
@@ -54,7 +55,18 @@ class ModelHost:
         self._residency = Residency(
             self._loader, self._background, settings.memory.release_wait_s, self._draining, self._raise_if_cut
         )
-        self._settling = Settling(self._turns, self._residency, self._background, settings.cancel_grace_s)
+        self._recycling = Recycling(
+            settings.recycle,
+            gauge or RamGauge(),
+            self._background,
+            self._turns,
+            self._residency,
+            self._load,
+            lambda model: self._settling.end_turn(None, model),
+        )
+        self._settling = Settling(
+            self._turns, self._residency, self._background, settings.cancel_grace_s, self._recycling.takes_turn
+        )
         self._open_turns = OpenTurns(self._settling, lambda: self._residency.worker)
         self._seating = Seating(
             self._turns,
@@ -162,6 +174,7 @@ class ModelHost:
         """
         self._draining.set()
         self._turns.close()
+        self._recycling.drop_load()
 
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_task(self._drain())
@@ -216,6 +229,7 @@ class ModelHost:
         """End everything at once: for the last steps of the server, after its handlers have ended."""
         self._draining.set()
         self._turns.close()
+        self._recycling.drop_load()
 
         await self._residency.close()
 

@@ -52,6 +52,17 @@ class KvSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RecycleSettings:
+    """When a worker is replaced for the memory that it has taken since its first request.
+
+    growth_mb: of main memory that it shares with nobody, in MiB; 0 means never. least_age_s: not before it was used for so long.
+    """
+
+    growth_mb: float = 4096.0
+    least_age_s: float = 600.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorSettings:
     """Bounds and choices of the supervisor. Times are in seconds.
 
@@ -63,6 +74,7 @@ class SupervisorSettings:
     kv: what a worker keeps for the next turn of a conversation.
     load_lock: what is shared with other servers of this machine.
     memory: whether a model fits, and whether its memory came back.
+    recycle: when a worker that takes more and more memory is replaced.
     watch: how long a worker that works on something may show no progress before it counts as hung.
     restart: when a model whose workers end is started again. poison: when a prompt under which they end is refused.
     cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed as soon as somebody waits for the turn.
@@ -83,6 +95,7 @@ class SupervisorSettings:
     kv: KvSettings = field(default_factory=KvSettings)
     load_lock: LoadLockSettings = field(default_factory=LoadLockSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
+    recycle: RecycleSettings = field(default_factory=RecycleSettings)
     watch: WatchBounds = field(default_factory=WatchBounds)
     restart: RestartSettings = field(default_factory=RestartSettings)
     poison: PoisonBounds = field(default_factory=PoisonBounds)

@@ -6,6 +6,7 @@ So a turn is never given while the engine still works for somebody else. In the 
 
 import asyncio
 import contextlib
+from collections.abc import Callable
 
 from supervisor.background import Background
 from supervisor.errors import WorkerUnresponsive
@@ -18,9 +19,17 @@ from supervisor.worker_state import WorkerState
 
 
 class Settling:
-    """Of one host. cancel_grace_s: see `SupervisorSettings`."""
+    """Of one host. cancel_grace_s: see `SupervisorSettings`. recycles: is shown each idle worker, and keeps the turn if it says so."""
 
-    def __init__(self, turns: Turns, residency: Residency, background: Background, cancel_grace_s: float) -> None:
+    def __init__(
+        self,
+        turns: Turns,
+        residency: Residency,
+        background: Background,
+        cancel_grace_s: float,
+        recycles: Callable[[Worker], bool],
+    ) -> None:
+        self._recycles = recycles
         self._turns = turns
         self._residency = residency
         self._background = background
@@ -51,7 +60,7 @@ class Settling:
         elif not worker.is_usable or (worker.loaded is None and not self._turns.next_wants(model.model_id)):
             # A load that nobody waits for any more is ended; one that the next in the queue wants goes on.
             self._background.start(self.by_stopping())
-        else:
+        elif worker.loaded is None or not self._recycles(worker):
             self._turns.release()
 
     def end_unwanted_load(self) -> None:

@@ -103,6 +103,10 @@ class Turns:
         first = next(self._ready(), None)
         return first is not None and first.model_id == model_id
 
+    def wants_no_other(self, model_id: str) -> bool:
+        """Say whether nobody waits, or the next turn goes to a request for this model."""
+        return next(self._ready(), None) is None or self.next_wants(model_id)
+
     async def take_for_request(
         self,
         model_id: str,

@@ -14,7 +14,8 @@ at              {phase: action}; phases: start, hello, load, loaded, started, pr
                 actions: "kill" (SIGKILL to itself), "segv", "abort", "exit:N", "stop" (SIGSTOP), "sleep" (for ever, deaf to messages),
                 "gil" (sleep for ever in native code that keeps the interpreter lock), "burn:SECONDS" (compute),
                 "oom:PATH" (count one more in a file of the kernel's form, and SIGKILL), "garbage" (send bytes that are no message),
-                "double-end", "foreign", "flood" (1 MB to stderr), "gate:PATH" (open a FIFO for reading: waits until a test opens it)
+                "double-end", "foreign", "take:MIB" (take memory for good),
+                "flood" (1 MB to stderr), "gate:PATH" (open a FIFO for reading: waits until a test opens it)
 ignore_term     leave SIGTERM without effect
 outlives        live on when the front ends
 grandchild      start a child that ignores SIGTERM
@@ -283,6 +284,9 @@ class StandIn:
     def _do_flood(self, _: str, __: int) -> None:
         sys.stderr.write(("flood " * 13 + "\n") * 13_000)
         sys.stderr.flush()
+
+    def _do_take(self, size_mb: str, __: int) -> None:
+        self._taken = b"x" * (int(size_mb) << 20)
 
     def _do_gate(self, path: str, __: int) -> None:
         Path(path).read_bytes()

@@ -38,7 +38,14 @@ from supervisor.host_status import HostStatus
 from supervisor.load_lock import LoadLock
 from supervisor.memory_gauge import MemoryGauge
 from supervisor.model_host import ModelHost
-from supervisor.settings import KvSettings, LoadLockSettings, MemorySettings, ModelRef, SupervisorSettings
+from supervisor.settings import (
+    KvSettings,
+    LoadLockSettings,
+    MemorySettings,
+    ModelRef,
+    RecycleSettings,
+    SupervisorSettings,
+)
 from supervisor.state_folder import StateFault
 
 logger = logging.getLogger(__name__)
@@ -161,6 +168,7 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
             ram_reserve_mb=settings.ram_reserve_mb,
             vram_reserve_mb=settings.vram_reserve_mb,
         ),
+        recycle=RecycleSettings(growth_mb=settings.worker_growth_mb),
         load_lock=LoadLockSettings(
             state_dir=settings.state_dir, is_on=settings.has_load_lock, timeout_s=settings.load_timeout_s
         ),

@@ -48,7 +48,7 @@ class TestProblems:
         assert problems({name: text}) == [f"{name} must be a number of seconds, 0 or more"]
 
     @pytest.mark.parametrize("text", ["-1", "inf", "nan", "2GB"])
-    @pytest.mark.parametrize("name", ["PRISM_RAM_RESERVE_MB", "PRISM_VRAM_RESERVE_MB"])
+    @pytest.mark.parametrize("name", ["PRISM_RAM_RESERVE_MB", "PRISM_VRAM_RESERVE_MB", "PRISM_WORKER_GROWTH_MB"])
     def test_megabytes(self, name: str, text: str) -> None:
         assert problems({name: text}) == [f"{name} must be a number of megabytes, 0 or more"]
 

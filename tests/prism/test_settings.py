@@ -34,7 +34,7 @@ class TestWhereValuesComeFrom:
             8,
         )
         assert (settings.sse_ping_s, settings.load_timeout_s) == (15, 120)
-        assert (settings.ram_reserve_mb, settings.vram_reserve_mb) == (2048, 1536)
+        assert (settings.ram_reserve_mb, settings.vram_reserve_mb, settings.worker_growth_mb) == (2048, 1536, 4096)
         assert (settings.has_loop_guard, settings.has_resource_check, settings.has_load_lock) == (True, True, True)
         assert settings.device is DeviceChoice.AUTO
 
@@ -59,6 +59,7 @@ class TestWhereValuesComeFrom:
                 "PRISM_ALLOW_SPECIAL_TOKENS": "yes",
                 "PRISM_RAM_RESERVE_MB": "0",
                 "PRISM_VRAM_RESERVE_MB": "99.5",
+                "PRISM_WORKER_GROWTH_MB": "0",
                 "PRISM_RESOURCE_CHECK": "No",
                 "PRISM_LOAD_LOCK": "false",
                 "PRISM_LOAD_TIMEOUT": "7",
@@ -88,6 +89,7 @@ class TestWhereValuesComeFrom:
             allows_special_tokens=True,
             ram_reserve_mb=0,
             vram_reserve_mb=99.5,
+            worker_growth_mb=0,
             has_resource_check=False,
             has_load_lock=False,
             load_timeout_s=7,

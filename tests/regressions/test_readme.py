@@ -9,6 +9,7 @@ import pytest
 from prism.cli import cli
 from prism.exit_codes import ExitCode
 from prism.settings import ServeFlags, load_serve_settings
+from supervisor.settings import RecycleSettings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -55,6 +56,7 @@ def test_defaults_are_those_of_the_settings() -> None:
     assert told["PRISM_LOG_LEVEL"] == settings.log_level
     assert float(told["PRISM_RAM_RESERVE_MB"]) == settings.ram_reserve_mb
     assert float(told["PRISM_VRAM_RESERVE_MB"]) == settings.vram_reserve_mb
+    assert float(told["PRISM_WORKER_GROWTH_MB"]) == settings.worker_growth_mb == RecycleSettings().growth_mb
     assert float(told["PRISM_LOAD_TIMEOUT"]) == settings.load_timeout_s
     assert (told["PRISM_RESOURCE_CHECK"] == "on") == settings.has_resource_check
     assert (told["PRISM_LOAD_LOCK"] == "on") == settings.has_load_lock

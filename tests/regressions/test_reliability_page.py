@@ -23,7 +23,7 @@ from prism.settings import ServeSettings
 from supervisor import open_turns, worker
 from supervisor.poison_prompts import PoisonBounds
 from supervisor.restart_settings import RestartSettings
-from supervisor.settings import LoadLockSettings, MemorySettings, SupervisorSettings
+from supervisor.settings import LoadLockSettings, MemorySettings, RecycleSettings, SupervisorSettings
 from supervisor.watch_bounds import WatchBounds
 from tests.regressions.page import assert_every_row_says_what_proves_it, read_page
 
@@ -34,7 +34,7 @@ BOUND = re.compile(r"^\| [^|]+ \| ([\d,.]+) \| `(\w+)\.(\w+)` \|$", re.MULTILINE
 # Any: modules and settings, asked for a name.
 OWNERS: dict[str, Any] = {
     **{type(made).__name__: made for made in (WatchBounds(), RestartSettings(), PoisonBounds(), OllamaBounds())},
-    **{type(made).__name__: made for made in (LoadLockSettings(), MemorySettings())},
+    **{type(made).__name__: made for made in (LoadLockSettings(), MemorySettings(), RecycleSettings())},
     **{module.__name__.rpartition(".")[2]: module for module in (app, body, self_watch, services, open_turns, worker)},
     **{module.__name__.rpartition(".")[2]: module for module in (body_room, connection_bound, descriptors, listener)},
     **{module.__name__.rpartition(".")[2]: module for module in (protocol, socket_options)},
