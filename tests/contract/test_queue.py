@@ -43,7 +43,7 @@ async def test_a_full_queue_refuses_at_once(start_server: Start, make_model: Mak
             assert (response.status, response.headers["Retry-After"]) == (503, "30")
             assert (await response.json())["error"]["code"] == "server_busy"
 
-    assert (await health(server))["queue"] == {"waiting": 1, "max": 1}
+    assert (await health(server))["queue"] == {"running": 1, "waiting": 1, "max": 1}
     await leave(running)
     assert (await waiting)[0] == 200
 
