@@ -72,8 +72,8 @@ def check_health(client: Client) -> None:
         assert set(health) == HEALTH_FIELDS
         assert (health["status"], health["active_model"], health["active_device"]) == ("ok", "stand-in", "cpu")
         assert health["hardware"]["available"] in (True, False)
-        assert health["queue"] == {"waiting": 0, "max": 8}
-        assert set(health["worker"]) == {"pid", "generation", "restarts"}
+        assert health["queue"] == {"running": 0, "waiting": 0, "max": 8}
+        assert set(health["worker"]) == {"pid", "generation", "restarts", "parallel"}
         assert health["fallback_reason"] is None
 
 
