@@ -292,7 +292,12 @@ class GenAiEngine:
 
 
 def _pool_overlay(pool: PoolSize, parallel: int) -> dict[str, object]:
-    batching = {"block_size": pool.block_size, "num_blocks": pool.blocks, "max_batch_size": parallel}
+    batching: dict[str, object] = {
+        "block_size": pool.block_size,
+        "num_blocks": pool.blocks,
+        "max_batch_size": parallel,
+        "prefix_caching": pool.keeps_prefixes,
+    }
     return {"engine": {"dynamic_batching": batching}, "search": {"chunk_size": pool.chunk_size}}
 
 

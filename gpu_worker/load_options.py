@@ -20,12 +20,14 @@ class LoadOptions:
     """threads: intra-op threads; None leaves the choice to the engine. slots: what may be kept of finished requests.
 
     parallel: sequences at the same time, for a model that can. prefill_chunk: most tokens of a prompt in one step; 0 means no bound.
+    shares_prefixes: any request may continue from any other's blocks of a pool.
     """
 
     threads: int | None = None
     parallel: int = 1
     prefill_chunk: int = 0
     slots: SlotBounds = NO_SLOTS
+    shares_prefixes: bool = True
 
     def pool(self, config: ModelConfig) -> PoolSize | None:
         """Return the pool of a model that takes several sequences; None for one that takes one."""
@@ -37,4 +39,4 @@ class LoadOptions:
         window = min(config.context_length or _TOKENS_PER_SEQUENCE, _TOKENS_PER_SEQUENCE)
         blocks = batching.blocks or -(-window // batching.block_size) * self.parallel
         chunk = min(batching.chunk_size or _CHUNK, self.prefill_chunk or _CHUNK)
-        return PoolSize(blocks, batching.block_size, chunk)
+        return PoolSize(blocks, batching.block_size, chunk, keeps_prefixes=self.shares_prefixes)

@@ -24,11 +24,15 @@ _EVENTS_PER_SEQUENCE = 4
 
 @dataclass(frozen=True, slots=True)
 class PoolSize:
-    """blocks of block_size tokens; chunk_size: most tokens of one prompt in a step."""
+    """blocks of block_size tokens; chunk_size: most tokens of one prompt in a step.
+
+    keeps_prefixes: blocks that nobody uses any more are kept, and found again by what they hold.
+    """
 
     blocks: int
     block_size: int
     chunk_size: int
+    keeps_prefixes: bool = True
 
     def blocks_for(self, tokens: int) -> int:
         """How many blocks so many tokens take."""

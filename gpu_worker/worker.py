@@ -120,6 +120,7 @@ def _load_options(spec: LaunchSpec) -> LoadOptions:
         parallel=spec.parallel,
         prefill_chunk=spec.prefill_chunk,
         slots=SlotBounds(spec.kv_slots, spec.kv_bytes),
+        shares_prefixes=spec.shares_prefixes,
     )
 
 

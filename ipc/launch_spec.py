@@ -28,6 +28,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     no_cuda_reason: why AUTO must not try CUDA, for the front knows better (there is too little memory); None leaves it to the worker.
     kv_slots: finished requests whose keys and values may be kept, so that later ones continue from them; 0 keeps none.
     kv_bytes: most memory of all that is kept.
+    shares_prefixes: a paged model may reuse the blocks of any request for any other, since the engine does not tell whose they are.
     has_loop_guard: end a generation that repeats one token cycle for ever.
     """
 
@@ -43,6 +44,7 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     parallel: int = 1
     kv_slots: int = 0
     kv_bytes: int = 0
+    shares_prefixes: bool = True
     has_loop_guard: bool = True
 
 

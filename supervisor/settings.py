@@ -40,10 +40,14 @@ class MemorySettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KvSettings:
-    """What a worker keeps of finished requests: the keys and values of so many, in so much memory (MiB). max_slots: 0 keeps none."""
+    """What a worker keeps of finished requests: the keys and values of so many, in so much memory (MiB). max_slots: 0 keeps none.
+
+    has_one_scope: all clients may share what is kept: they have the same key, or none.
+    """
 
     max_slots: int = 4
     memory_mb: float = 1024.0
+    has_one_scope: bool = True
 
     @property
     def max_bytes(self) -> int:

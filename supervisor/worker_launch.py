@@ -39,6 +39,7 @@ def launch_worker(
         parallel=settings.parallel,
         kv_slots=placement.kv_slots,
         kv_bytes=settings.kv.max_bytes,
+        shares_prefixes=settings.kv.has_one_scope and settings.kv.max_slots > 0,
         has_loop_guard=settings.has_loop_guard,
     )
     read_fd, write_fd = os.pipe()

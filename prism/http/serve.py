@@ -159,7 +159,11 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
         queue_timeout_s=settings.queue_timeout_s,
         prefill_chunk=settings.prefill_chunk,
         parallel=settings.parallel,
-        kv=KvSettings(max_slots=settings.kv_slots, memory_mb=settings.kv_memory_mb),
+        kv=KvSettings(
+            max_slots=settings.kv_slots,
+            memory_mb=settings.kv_memory_mb,
+            has_one_scope=len(settings.api_keys) < 2,
+        ),
         threads=settings.threads,
         has_loop_guard=settings.has_loop_guard,
         event_log=settings.event_log,

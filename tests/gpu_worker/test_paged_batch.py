@@ -50,8 +50,8 @@ MOST = 24
 INTERLEAVINGS = int(os.environ.get("PRISM_INTERLEAVINGS", "25"))
 
 
-def load(folder: Path, parallel: int = 1, chunk: int = 16) -> GenAiEngine:
-    options = LoadOptions(threads=1, parallel=parallel, prefill_chunk=chunk)
+def load(folder: Path, parallel: int = 1, chunk: int = 16, *, shares_prefixes: bool = True) -> GenAiEngine:
+    options = LoadOptions(threads=1, parallel=parallel, prefill_chunk=chunk, shares_prefixes=shares_prefixes)
     return load_engine(import_library(), read_model_folder(folder), DeviceChoice.CPU, None, options)
 
 
@@ -236,6 +236,13 @@ def test_a_prefix_that_was_seen_before_is_counted(paged_folder: Path) -> None:
     first, second = (end for end in channel.terminals if isinstance(end, Finished))
     assert first.cached_tokens == 0
     assert first.prompt_tokens - 17 <= second.cached_tokens < second.prompt_tokens
+
+
+def test_nothing_is_shared_where_requests_are_of_several_keys(paged_folder: Path) -> None:
+    """The engine does not tell whose blocks they are: how soon an answer comes would tell one client what another has asked."""
+    engine = load(paged_folder, parallel=2, shares_prefixes=False)
+    channel = serve(engine, ScriptedChannel([request(PROMPTS[3], number=n, max_tokens=4) for n in (1, 2)]))
+    assert [end.cached_tokens for end in channel.terminals if isinstance(end, Finished)] == [0, 0]
 
 
 def test_the_same_seed_gives_the_same_text_also_beside_others(paged_folder: Path) -> None:

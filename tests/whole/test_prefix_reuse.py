@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from prism.export.genai_config import DynamicBatching
 from prism.export.tiny_model import write_tiny_model
 from tests.served import write_model
 from tests.whole.conftest import Server, Start, content_of
@@ -80,6 +81,23 @@ async def test_keys_share_nothing_and_nothing_outlives_the_worker(start_server: 
         assert response.status == 200
 
     assert cached(await ask(server, [user()], FIRST)) == 0
+
+
+@pytest.mark.engine
+@pytest.mark.parametrize(
+    ("settings", "is_shared"),
+    [({"api_keys": KEYS[:1]}, True), ({"api_keys": KEYS}, False), ({"api_keys": KEYS[:1], "kv_slots": 0}, False)],
+    ids=["one key", "two keys", "nothing kept"],
+)
+async def test_a_paged_model_keeps_blocks_only_where_all_clients_may_share_them(
+    start_server: Start, tmp_path: Path, settings: dict[str, Any], is_shared: bool
+) -> None:
+    """Its engine does not tell whose blocks they are."""
+    write_tiny_model(tmp_path / "models" / "tiny", batching=DynamicBatching(blocks=128))
+    server = await start_server(None, **settings)
+    counts = [cached(await ask(server, [user()], FIRST)) for _ in range(2)]
+    assert counts[0] == 0
+    assert (counts[1] > 0) == is_shared
 
 
 @pytest.mark.engine
