@@ -5,6 +5,7 @@ import asyncio
 from aiohttp import HttpVersion11, hdrs, web
 
 from prism.api.refusals import body_too_large, invalid_request, request_timeout, unsupported_media_type
+from prism.http.protocol import JsonConnection
 from prism.http.services import SERVICES
 
 MAX_BODY_BYTES = 10 * 1024 * 1024
@@ -32,6 +33,9 @@ async def read_body(request: web.Request) -> bytes:
         async with asyncio.timeout(BODY_TIMEOUT_S):
             return await _read_bounded(request)
     except TimeoutError:
+        if isinstance(request.protocol, JsonConnection):
+            request.protocol.linger_briefly()
+
         raise request_timeout() from None
     except web.RequestPayloadError as error:
         raise invalid_request(f"The body cannot be read: {error}") from error

@@ -25,9 +25,11 @@ from prism.http.send_guard import SendGuard
 
 logger = logging.getLogger(__name__)
 
-# A connection beyond the bound holds one of few places: it has to say soon what it wants, and what more it sends is not waited for.
+# A connection beyond the bound holds one of few places: it has to say soon what it wants.
 CROWDED_HEADER_S = 3.0
-_CROWDED_LINGER_S = 1.0
+# After an answer that came before the end of a body, what is still sent is read for this long, so that the client can read the answer;
+# aiohttp gives ten seconds.
+_SHORT_LINGER_S = 1.0
 # Of one request, if they come in parts. aiohttp bounds each header and their number, which together allow a megabyte.
 MAX_HEADER_BYTES = 65_536
 
@@ -83,7 +85,11 @@ class JsonConnection(RequestHandler):
         self._header_timer.begin()
 
         if self._place.is_crowded:
-            self._lingering_time = _CROWDED_LINGER_S
+            self.linger_briefly()
+
+    def linger_briefly(self) -> None:
+        """Wait no longer than a moment for the rest of a body that nobody wants."""
+        self._lingering_time = _SHORT_LINGER_S
 
     def connection_lost(self, exc: BaseException | None) -> None:
         """End."""

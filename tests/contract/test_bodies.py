@@ -1,6 +1,7 @@
 """Bodies that are large, chunked, compressed, slow, or made to cost time."""
 
 import asyncio
+import contextlib
 import json
 import threading
 import time
@@ -88,6 +89,30 @@ async def test_a_body_that_does_not_come_is_a_408(
         reply, is_closing = await asyncio.to_thread(send_slowly, path)
         assert (reply.status, reply.error["code"]) == (408, "request_timeout")
         assert is_closing
+
+
+async def test_one_who_goes_on_slowly_after_a_408_is_not_listened_to(
+    start_server: Start, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else each connection would be held for ten seconds more than its body has."""
+    monkeypatch.setattr(body_module, "BODY_TIMEOUT_S", 0.1)
+    server = await start_server()
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(server.base_url.rpartition(":")[2]))
+    writer.write((head("POST", CHAT, "Content-Length: 100000") + "{").encode())
+    begun_at = time.monotonic()
+    assert (await reader.readuntil(b"}}")).startswith(b"HTTP/1.1 408 ")
+
+    rest = asyncio.create_task(reader.read())
+
+    while not rest.done():
+        writer.write(b" ")
+        await asyncio.wait([rest], timeout=0.05)
+
+    with contextlib.suppress(ConnectionError):
+        assert await rest == b""
+
+    assert time.monotonic() - begun_at < 5
+    writer.close()
 
 
 BOMBS: dict[str, Callable[[], bytes]] = {
