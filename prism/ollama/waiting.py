@@ -43,7 +43,7 @@ class Waiting:
             if self._is_cut:
                 raise AnswersAreCut("the server ends") from error
 
-            raise DaemonSilent(f"{what} did not come within {timeout_s:g} s") from error
+            raise DaemonSilent(f"{what} did not come within {timeout_s:.3g} s") from error
 
     def begin(self) -> None:
         """A request begins. Raises AnswersAreCut when no new one may."""
