@@ -1,8 +1,44 @@
-"""The tie to the front: a pipe that tells by its end, and the parent's identity."""
+"""The ties to the front: the kernel's word, a pipe that tells by its end, and the parent's identity."""
 
+import contextlib
 import os
+import select
+import signal
+import subprocess
+import sys
+from pathlib import Path
 
 from gpu_worker.lifeline import Lifeline, is_abandoned, is_orphan
+
+ROOT = Path(__file__).parents[2]
+# Sleeps in native code that keeps the interpreter's lock: no pipe and no handler is looked at any more.
+CHILD = (
+    "import ctypes, sys; from gpu_worker.lifeline import die_with_parent; die_with_parent(); "
+    "sys.stdout.write('tied'); sys.stdout.flush(); ctypes.PyDLL(None).sleep(60)"
+)
+PARENT = (
+    "import signal, subprocess, sys; "
+    "child = subprocess.Popen([sys.executable, '-c', sys.argv[1]], stdout=subprocess.PIPE); "
+    "assert child.stdout.read(4) == b'tied'; print(child.pid, flush=True); signal.pause()"
+)
+
+
+def test_a_process_deep_in_native_code_ends_with_the_one_that_started_it() -> None:
+    with subprocess.Popen([sys.executable, "-c", PARENT, CHILD], stdout=subprocess.PIPE, cwd=ROOT) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        pidfd = os.pidfd_open(pid)
+
+        try:
+            parent.kill()
+            poller = select.poll()
+            poller.register(pidfd, select.POLLIN)
+            assert poller.poll(5_000), "it lives on"
+        finally:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(pidfd, signal.SIGKILL)
+
+            os.close(pidfd)
 
 
 def test_the_line_is_whole_while_the_front_holds_its_end_and_cut_after() -> None:

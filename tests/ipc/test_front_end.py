@@ -242,6 +242,19 @@ async def test_a_peer_that_does_not_read_is_an_error_and_what_was_sent_before_ar
     assert not peer.socket.poll(50)
 
 
+@pytest.mark.timeout(20)
+async def test_the_end_of_the_front_waits_for_nobody_who_does_not_read(
+    context: ChannelContext, front: Front, peers: Peers
+) -> None:
+    peers.connect(front).send(HELLO)
+    await front.received(1)
+    send_until_full(front, 0)
+    front.end.close()
+    before = time.monotonic()
+    context.close()
+    assert time.monotonic() - before < 5
+
+
 async def test_a_stopped_process_is_a_full_peer(front: Front, processes: PeerProcesses) -> None:
     pid = await processes.start(front, "words", 500_000)
     await front.received(1)

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 
+from ipc.front_end import FrontEnd
 from ipc.messages import GenerationTask, Sampling
 from supervisor.errors import InsufficientResources, ModelLoadFailed
 from supervisor.host_status import HostState
@@ -14,6 +16,8 @@ from supervisor.load_lock import LoadLock
 from supervisor.model_host import ModelHost
 from supervisor.residents import list_residents
 from supervisor.settings import LoadLockSettings, ModelRef, SupervisorSettings
+from supervisor.worker_state import WorkerState
+from tests.supervisor.host_talk import RUDE, kill_and_wait_dead, pid_of, until
 
 MakeModel = Callable[..., ModelRef]
 
@@ -99,6 +103,58 @@ async def test_a_load_that_dies_or_cannot_be_started_lets_go(
         await assert_free(state_dir)
 
     assert list_residents(state_dir, includes_own=True) == ()
+
+
+async def assert_free_when_gone(state_dir: Path, pid: int) -> None:
+    """Whoever gets the lock finds the process gone, and with it all that it had of the memory."""
+    with await LoadLock(state_dir).acquire("other", 5):
+        assert not psutil.pid_exists(pid)
+
+
+async def test_a_load_that_is_given_up_keeps_the_lock_until_its_process_is_gone(
+    locking: ModelHost, make_model: MakeModel, state_dir: Path
+) -> None:
+    asking = asyncio.create_task(ask(locking, make_model(load_s=60, ignore_term=True)))
+    await until(lambda: locking._worker is not None and locking._worker.state is WorkerState.LOADING)
+    assert locking._worker is not None
+    pid = locking._worker.pid
+    asking.cancel()
+    await asyncio.wait({asking})
+    await assert_free_when_gone(state_dir, pid)
+
+
+async def test_a_load_that_failed_keeps_the_lock_until_its_process_is_gone(
+    settings: SupervisorSettings, make_model: MakeModel, state_dir: Path
+) -> None:
+    host = ModelHost(replace(settings, worker_command=RUDE, load_lock=LoadLockSettings(state_dir=state_dir)))
+    asking = asyncio.create_task(ask(host, make_model(at={"load": "fail-then-stay"}, ignore_term=True)))
+    await until(lambda: host._worker is not None)
+    assert host._worker is not None
+    pid = host._worker.pid
+
+    with pytest.raises(ModelLoadFailed, match="rude words"):
+        await asking
+
+    await assert_free_when_gone(state_dir, pid)
+    await host.close()
+
+
+async def test_an_unload_in_the_moment_of_a_death_answers_when_all_is_given_back(
+    locking: ModelHost, make_model: MakeModel, state_dir: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait_disconnected = FrontEnd.wait_disconnected
+
+    async def wait_long(end: FrontEnd, timeout_s: float) -> None:
+        await asyncio.sleep(0.1)
+        await wait_disconnected(end, timeout_s)
+
+    monkeypatch.setattr(FrontEnd, "wait_disconnected", wait_long)
+    await ask(locking, make_model())
+    kill_and_wait_dead(pid_of(locking))
+    await locking.unload()
+
+    assert list_residents(state_dir, includes_own=True) == ()
+    assert locking.status().restarts == 1
 
 
 async def test_the_resident_model_stays_when_the_lock_is_not_given(
