@@ -15,6 +15,7 @@ from tests.planted_faults.leftovers import adopt_orphans
 
 _ROOT = Path(__file__).parents[2]
 _OUTPUT_LINES = 60
+_NAME_WIDTH = max(len(fault.name) for fault in FAULTS)
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -32,7 +33,7 @@ def main(arguments: Sequence[str]) -> int:
     chosen = [fault for fault in FAULTS if not flags.only or fault.name in flags.only]
 
     if flags.is_list:
-        _say(*(f"{fault.name:40} {fault.says}" for fault in chosen))
+        _say(*(f"{fault.name:{_NAME_WIDTH}} {fault.says}" for fault in chosen))
         return 0
 
     adopt_orphans()
@@ -56,7 +57,7 @@ def _judge(faults: Sequence[Fault], *, is_verbose: bool) -> int:
 
 
 def _row(name: str, verdict: str, seconds: str, told_by: str) -> str:
-    return f"{name:40} {verdict:14} {seconds:>7}  {told_by}"
+    return f"{name:{_NAME_WIDTH}} {verdict:14} {seconds:>7}  {told_by}"
 
 
 def _end_of_output(judgement: Judgement) -> list[str]:

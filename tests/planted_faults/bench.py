@@ -20,7 +20,7 @@ from tests.planted_faults.fault import Fault
 from tests.planted_faults.leftovers import end_all_but, own_children, reap
 
 # A fault may well make a test wait for ever, which fails it after this time.
-TEST_S = 30
+TEST_S = 20
 # What hangs in a way that pytest does not get hold of.
 RUN_S = 150.0
 _POLL_S = 0.02

@@ -91,10 +91,8 @@ FAULTS = (
         name="load-that-nobody-wants-goes-on",
         says="a model is loaded to its end although the client that asked for it has left",
         file="supervisor/settling.py",
-        text=(
-            "            self._background.start(self.by_stopping())\n        else:\n            self._turns.release()\n"
-        ),
-        planted="            self._turns.release()\n        else:\n            self._turns.release()\n",
+        text="elif not worker.is_usable or (worker.loaded is None and not self._turns.next_wants(model.model_id)):",
+        planted="elif not worker.is_usable:",
         tests=(f"{_HOST}::test_a_load_that_nobody_waits_for_is_ended",),
     ),
     Fault(

@@ -128,7 +128,7 @@ FAULTS = (
         file="supervisor/admission.py",
         text="            await self._vram_credit(case.leaving, gpu),\n",
         planted="            0,\n",
-        tests=("tests/whole/test_two_servers.py::test_a_swap_counts_what_the_model_that_leaves_gives_back", _ADMISSION),
+        tests=("tests/whole/test_two_servers.py::test_a_swap_counts_what_the_model_that_leaves_gives_back",),
     ),
     Fault(
         name="credit-of-the-leaving-model-ignored-in-main-memory",
@@ -142,10 +142,11 @@ FAULTS = (
         name="resident-leaves-before-the-refusal",
         says="a model that does not fit costs the one that is loaded",
         file="supervisor/residency.py",
-        text="            with await self._until_drain(self._loader.permit(seat, self.worker)) as permit:\n",
+        text=("            if not await seating.may_begin(self._loader.look(seat), seat):\n                continue\n"),
         planted=(
-            "            await self.stop()\n\n"
-            "            with await self._until_drain(self._loader.permit(seat, self.worker)) as permit:\n"
+            "            if not await seating.may_begin(self._loader.look(seat), seat):\n"
+            "                continue\n\n"
+            "            await self.stop()\n"
         ),
         tests=(f"{_ADMISSION}::test_a_refusal_does_not_cost_the_resident_model",),
     ),
