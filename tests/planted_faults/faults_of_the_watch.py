@@ -36,7 +36,7 @@ FAULTS = (
         file="supervisor/progress_judge.py",
         text="if has_worked or evidence.has_read or evidence.came_back or is_gpu_busy:",
         planted="if evidence.has_read or evidence.came_back or is_gpu_busy:",
-        tests=_JUDGE,
+        tests=(f"{_JUDGE[0]}::test_a_silent_prefill_of_a_minute_is_honest",),
     ),
     Fault(
         name="measured-slices-not-counted",

@@ -62,7 +62,7 @@ FAULTS = (
         file="ipc/front_end.py",
         text="self._socket.setsockopt(zmq.LINGER, 0)",
         planted="self._socket.setsockopt(zmq.LINGER, -1)",
-        tests=("tests/ipc/test_front_end.py",),
+        tests=("tests/ipc/test_front_end.py::test_the_end_of_the_front_waits_for_nobody_who_does_not_read",),
     ),
     Fault(
         name="linger-for-ever-in-the-worker",
@@ -70,7 +70,7 @@ FAULTS = (
         file="ipc/worker_end.py",
         text="self._socket.setsockopt(zmq.LINGER, CLOSE_LINGER_MS)",
         planted="self._socket.setsockopt(zmq.LINGER, -1)",
-        tests=("tests/ipc/test_worker_end.py",),
+        tests=("tests/ipc/test_worker_end.py::test_a_front_that_does_not_read_ends_a_send",),
     ),
     Fault(
         name="socket-file-left",
