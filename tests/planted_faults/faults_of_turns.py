@@ -138,7 +138,7 @@ FAULTS = (
         file="supervisor/model_host.py",
         text="if self._drained is None:",
         planted="if True:",
-        tests=("tests/whole/test_life.py::test_two_drains_get_the_same_answer",),
+        tests=(f"{_HOST}::test_drain_refuses_those_who_wait_and_lets_the_running_one_end",),
     ),
     Fault(
         name="death-fails-those-who-wait",
