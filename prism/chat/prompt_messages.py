@@ -195,6 +195,10 @@ def _fitted(message: Message, facts: TemplateFacts, family: ToolFamily) -> Messa
     elif calls:
         fitted["tool_calls"] = [{"type": "function", **call} | _short_id(call, "id", facts) for call in calls]
 
+    # Beside a call gpt-oss's template takes a text or thinking, not both.
+    if facts.reads_thinking and "reasoning_content" in fitted and not (calls and fitted["content"]):
+        fitted.setdefault("thinking", fitted["reasoning_content"])
+
     return fitted | _short_id(fitted, "tool_call_id", facts)
 
 

@@ -321,10 +321,11 @@ def _comparing_test(name: str) -> Callable[..., Value]:
 
 
 def _read_facts(source: str, tree: nodes.Template) -> TemplateFacts:
-    variables = frozenset(meta.find_undeclared_variables(tree))
     literals = [node.value for node in tree.find_all(nodes.Const) if isinstance(node.value, str)]
     plain = [node.data for node in tree.find_all(nodes.TemplateData)]
     keys = [(key, root) for node in tree.find_all(nodes.Expr) for key, root in _key_read(node)]
+    # After the literals: it folds lists of them into one constant, in the tree itself.
+    variables = frozenset(meta.find_undeclared_variables(tree))
 
     return TemplateFacts(
         source=source,
@@ -333,6 +334,7 @@ def _read_facts(source: str, tree: nodes.Template) -> TemplateFacts:
         text="\n".join([*literals, *plain]),
         reads_message_tools=any(key == "tools" and (root == "messages" or root not in variables) for key, root in keys),
         reads_tool_calls="tool_calls" in literals or any(key == "tool_calls" for key, _ in keys),
+        reads_thinking=any(key == "thinking" and root not in variables for key, root in keys),
         tests_null_content=_tests_null_content(tree),
         counts_id_length=any(
             node.name in ("length", "count") and any(key in ("id", "tool_call_id") for key, _ in _key_read(node.node))
