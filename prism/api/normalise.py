@@ -25,15 +25,18 @@ class ImagePart(msgspec.Struct, frozen=True):
 def normalise_messages(request: ChatRequest, *, keeps_images: bool = False) -> tuple[list[dict[str, object]], int]:
     """Return the messages for a model, and how many content parts were dropped because it has no use for them.
 
-    Keys: role, content, and where they were given name, tool_call_id (tool), tool_calls and reasoning_content (assistant).
+    Keys: role, content, and where they were given name, tool_call_id (tool), tool_calls and reasoning_content (assistant). A result
+    without a name gets that of the call which it answers: OpenAI's clients send none, and some templates show it.
     keeps_images: for a model that can see; a content with images is then a list of {"type": "text", "text": ...} and {"type": "image"}.
     """
     budget = _ArgumentBudget(MAX_ARGUMENTS_CHARS)
     messages: list[dict[str, object]] = []
+    names_of_calls: dict[str, str] = {}
     dropped = 0
 
     for message in request.messages:
         plain = _as_dict(message, budget)
+        _name_results(message, plain, names_of_calls)
         dropped += _count_dropped(message)
 
         if keeps_images and (images := _count_images(message)):
@@ -87,6 +90,14 @@ def _as_dict(message: ChatMessage, budget: _ArgumentBudget) -> dict[str, object]
         plain["reasoning_content"] = message.reasoning_content
 
     return plain
+
+
+def _name_results(message: ChatMessage, plain: dict[str, object], names_of_calls: dict[str, str]) -> None:
+    if message.role == "assistant":
+        names_of_calls |= {call.id: call.function.name for call in message.tool_calls or () if call.id is not None}
+
+    if message.role == "tool" and message.name is None and message.tool_call_id in names_of_calls:
+        plain["name"] = names_of_calls[message.tool_call_id]
 
 
 def _text_of(message: ChatMessage) -> str:

@@ -107,23 +107,10 @@ def _images_of_messages(request: ChatRequest) -> dict[int, list[str]]:
 
 
 def _native_messages(messages: list[dict[str, object]], images: dict[int, list[str]]) -> list[dict[str, object]]:
-    names_of_calls: dict[object, object] = {}
-    native = []
-
-    for number, message in enumerate(messages):
-        calls = message.get("tool_calls")
-
-        for call in calls if isinstance(calls, list) else ():
-            names_of_calls[call.get("id")] = call["function"]["name"]
-
-        native.append(_native(message, images.get(number), names_of_calls))
-
-    return native
+    return [_native(message, images.get(number)) for number, message in enumerate(messages)]
 
 
-def _native(
-    message: dict[str, object], images: list[str] | None, names_of_calls: dict[object, object]
-) -> dict[str, object]:
+def _native(message: dict[str, object], images: list[str] | None) -> dict[str, object]:
     role = "system" if message["role"] == "developer" else message["role"]
     native: dict[str, object] = {"role": role, "content": message["content"]}
     calls = message.get("tool_calls")
@@ -138,9 +125,8 @@ def _native(
         native["thinking"] = message["reasoning_content"]
 
     if role == "tool":
-        call_id = message.get("tool_call_id")
-        native["tool_name"] = message.get("name") or names_of_calls.get(call_id)
-        native["tool_call_id"] = call_id
+        native["tool_name"] = message.get("name")
+        native["tool_call_id"] = message.get("tool_call_id")
 
     return {name: value for name, value in native.items() if value is not None}
 

@@ -98,6 +98,26 @@ def test_a_call_and_its_result_keep_what_templates_read() -> None:
     ]
 
 
+def test_a_result_without_a_name_gets_that_of_its_call() -> None:
+    """OpenAI's clients send none, and templates such as Kimi K2's show it."""
+    calls = [{"id": f"call_{name}", "function": {"name": name}} for name in ("clock", "weather")]
+    messages, _ = normalise_messages(
+        decoded(
+            {"role": "tool", "tool_call_id": "call_clock", "content": "too early"},
+            {"role": "assistant", "tool_calls": [*calls, {"function": {"name": "without_id"}}]},
+            {"role": "tool", "tool_call_id": "call_weather", "content": "rain"},
+            {"role": "tool", "tool_call_id": "call_clock", "name": "its own", "content": "noon"},
+            {"role": "tool", "tool_call_id": "unknown", "content": "?"},
+            {"role": "tool", "content": "no id"},
+            {"role": "assistant", "tool_calls": [{"id": "call_clock", "function": {"name": "again"}}]},
+            {"role": "tool", "tool_call_id": "call_clock", "content": "one"},
+        )
+    )
+
+    names = [message.get("name") for message in messages if message["role"] == "tool"]
+    assert names == [None, "weather", "its own", None, None, "again"]
+
+
 def test_fields_of_other_roles_are_left_out() -> None:
     message = {
         "role": "user",
