@@ -37,6 +37,8 @@ REASONING_MARKERS: Final = frozenset(
         *("<reasoning>", "</reasoning>", "<seed:think>", "</seed:think>", "[THINK]", "[/THINK]"),
         *("<|begin_of_thought|>", "<|end_of_thought|>", "<|begin_of_solution|>", "<|end_of_solution|>"),
         *("<|START_THINKING|>", "<|END_THINKING|>"),
+        # Gemma 4, which names the channel in text behind the first of the two
+        *("<|channel>", "<channel|>"),
     }
 )
 

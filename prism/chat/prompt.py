@@ -20,10 +20,16 @@ from prism.chat.builtin_templates import (
     render_builtin,
 )
 from prism.chat.control_tokens import NoMarkLeft, pieces_of, texts_in
+from prism.chat.effort_levels import NO_EFFORT
 from prism.chat.prompt_images import image_count, images_as_text, kept_apart, shows_images
 from prism.chat.prompt_marking import Marked, Marking
 from prism.chat.prompt_messages import Message, fitted_messages
-from prism.chat.prompt_reasoning import NO_EFFORT, effort_variables, end_of_thinking, opened_by_template
+from prism.chat.prompt_reasoning import (
+    effort_variables,
+    end_of_thinking,
+    end_without_switch,
+    opened_by_template,
+)
 from prism.chat.prompt_rendering import render_repairing
 from prism.chat.reasoning_tags import TagPair
 from prism.chat.template import CompiledTemplate
@@ -211,9 +217,13 @@ class ChatTemplate:
                     "[%s] template failed, built-in format %s used: %s", self._model_name, self._builtin, error
                 )
 
-        return Prompt(
-            _pieces(self._bos_of_builtin() + render_builtin(self._builtin, messages), mark), self._tool_family, None
-        )
+        text = self._bos_of_builtin() + render_builtin(self._builtin, messages)
+
+        if request.reasoning_effort == NO_EFFORT:
+            source = self._files.templates.get(DEFAULT_TEMPLATE, "")
+            text += end_without_switch(text, source, self._files.special_tokens, self._model_name)
+
+        return Prompt(_pieces(text, mark), self._tool_family, None)
 
     def _render_with(
         self,
@@ -240,7 +250,7 @@ class ChatTemplate:
         text = render_repairing(compiled, fitted, variables, budget)
 
         if request.reasoning_effort == NO_EFFORT:
-            text += end_of_thinking(text, facts, self._files.special_tokens)
+            text += end_of_thinking(text, facts, self._files.special_tokens, self._model_name)
 
         pieces = _pieces(text, mark)
         self._check_tools(request, "".join(pieces))

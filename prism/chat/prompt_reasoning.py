@@ -4,20 +4,24 @@ Called by `prompt.py`; pure. Templates have switches of different names and kind
 themselves, and those are kept from it by a block of thinking that is over before it began.
 """
 
+import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
+from prism.chat.effort_levels import NO_EFFORT, has_level_none, level_for
 from prism.chat.reasoning_tags import THINK, TagPair, pairs_for_template
 from prism.chat.template_facts import TemplateFacts
 
-NO_EFFORT = "none"
-
 _SWITCHES = ("enable_thinking", "thinking", "reasoning")
+# `max` is no budget at all.
 _BUDGET_TOKENS: Mapping[str, int] = MappingProxyType(
-    {NO_EFFORT: 0, "minimal": 512, "low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 32_768}
+    {NO_EFFORT: 0, "minimal": 1_024, "low": 1_024, "medium": 4_096, "high": 16_384, "xhigh": 16_384}
 )
 _HARMONY_TURN = "<|start|>assistant"
 _HARMONY_ANSWER = "<|channel|>final<|message|>"
+# Models whose templates say nothing about thinking, such as Phi-4-mini-reasoning, but whose names do.
+_NAMES_OF_THINKERS = frozenset({"reasoning", "reasoner", "thinking", "r1", "qwq"})
+_NAMES_OF_OTHERS = frozenset({"no", "non", "nonthinking", "nonreasoning"})
 
 
 def effort_variables(effort: str | None, facts: TemplateFacts) -> dict[str, object]:
@@ -28,9 +32,7 @@ def effort_variables(effort: str | None, facts: TemplateFacts) -> dict[str, obje
     variables: dict[str, object] = {name: effort != NO_EFFORT for name in _SWITCHES if name in facts.variables}
 
     if "reasoning_effort" in facts.variables:
-        # Templates that know levels only print whatever they get: the lowest level comes closest to none.
-        knows_none = effort != NO_EFFORT or NO_EFFORT in facts.literals
-        variables["reasoning_effort"] = effort if knows_none else "low"
+        variables["reasoning_effort"] = level_for(effort, facts.literals)
 
     if "thinking_budget" in facts.variables and effort in _BUDGET_TOKENS:
         variables["thinking_budget"] = _BUDGET_TOKENS[effort]
@@ -38,11 +40,9 @@ def effort_variables(effort: str | None, facts: TemplateFacts) -> dict[str, obje
     return variables
 
 
-def end_of_thinking(prompt: str, facts: TemplateFacts, special_tokens: frozenset[str]) -> str:
+def end_of_thinking(prompt: str, facts: TemplateFacts, special_tokens: frozenset[str], model_name: str) -> str:
     """What must follow a prompt so that the answer begins without thinking; empty when the template has seen to it."""
-    tail = prompt.rstrip()
-
-    if tail.endswith(_HARMONY_TURN):
+    if prompt.rstrip().endswith(_HARMONY_TURN):
         return _HARMONY_ANSWER
 
     opened = opened_by_template(prompt, facts)
@@ -50,11 +50,17 @@ def end_of_thinking(prompt: str, facts: TemplateFacts, special_tokens: frozenset
     if opened is not None:
         return ("" if prompt.endswith("\n") else "\n") + f"\n{opened.closing}\n\n"
 
-    if any(name in facts.variables for name in (*_SWITCHES, "reasoning_effort", "thinking_budget")):
+    return "" if _can_switch_off(facts) else end_without_switch(prompt, facts.text, special_tokens, model_name)
+
+
+def end_without_switch(prompt: str, template_text: str, special_tokens: frozenset[str], model_name: str) -> str:
+    """The same for a prompt that no switch reaches. template_text: what the model's template can write; empty when it has none."""
+    pair = _own_pair(template_text, special_tokens, model_name)
+
+    if pair is None or prompt.rstrip().endswith(pair.closing):
         return ""
 
-    thinks = THINK.closing in facts.text or THINK.opening in special_tokens
-    return f"{THINK.opening}\n\n{THINK.closing}\n\n" if thinks and not tail.endswith(THINK.closing) else ""
+    return f"{pair.opening}\n\n{pair.closing}\n\n"
 
 
 def opened_by_template(prompt: str, facts: TemplateFacts) -> TagPair | None:
@@ -62,3 +68,20 @@ def opened_by_template(prompt: str, facts: TemplateFacts) -> TagPair | None:
     tail = prompt[-256:].rstrip()
     pairs = pairs_for_template(facts.source)
     return next((pair for pair in pairs if tail.endswith(pair.opening) and pair.opening in facts.text), None)
+
+
+def _can_switch_off(facts: TemplateFacts) -> bool:
+    """A template that takes levels only makes the model think less, which is not the same."""
+    if "reasoning_effort" in facts.variables and has_level_none(facts.literals):
+        return True
+
+    return any(name in facts.variables for name in (*_SWITCHES, "thinking_budget"))
+
+
+def _own_pair(template_text: str, special_tokens: frozenset[str], model_name: str) -> TagPair | None:
+    """The tags in which the model thinks by itself; None when nothing says that it does."""
+    pairs = [pair for pair in pairs_for_template(template_text) if not pair.opening.endswith("<|message|>")]
+    known = (pair for pair in pairs if pair.opening in special_tokens or pair.closing in template_text)
+    words = set(re.split(r"[^a-z0-9]+", model_name.lower()))
+    is_thinker = not words.isdisjoint(_NAMES_OF_THINKERS) and words.isdisjoint(_NAMES_OF_OTHERS)
+    return next(known, THINK if is_thinker else None)

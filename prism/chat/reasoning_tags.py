@@ -24,6 +24,7 @@ THINK = TagPair("<think>", "</think>")  # DeepSeek R1, Qwen 3, QwQ, GLM 4.5, Smo
 _MAGISTRAL = TagPair("[THINK]", "[/THINK]")
 _COMMAND_A = TagPair("<|START_THINKING|>", "<|END_THINKING|>", ("<|START_RESPONSE|>",))
 _SEED_OSS = TagPair("<seed:think>", "</seed:think>")
+_GEMMA_4 = TagPair("<|channel>thought", "<channel|>")
 _GPT_OSS = TagPair("<|channel|>analysis<|message|>", "<|end|>", ("<|channel|>final<|message|>",))
 _GPT_OSS_LATER = TagPair(
     "<|start|>assistant<|channel|>analysis<|message|>",
@@ -34,7 +35,7 @@ _THINKING = TagPair("<thinking>", "</thinking>")
 _THOUGHT = TagPair("<thought>", "</thought>")
 _REASONING = TagPair("<reasoning>", "</reasoning>")
 
-DEFAULT_PAIRS = (THINK, _MAGISTRAL, _COMMAND_A, _SEED_OSS, _GPT_OSS, _GPT_OSS_LATER)
+DEFAULT_PAIRS = (THINK, _MAGISTRAL, _COMMAND_A, _SEED_OSS, _GEMMA_4, _GPT_OSS, _GPT_OSS_LATER)
 _ONLY_IF_IN_TEMPLATE = (_THINKING, _THOUGHT, _REASONING)
 
 

@@ -16,8 +16,8 @@ from prism.api.schema_rewriting import compiler_schema
 from prism.api.tools import NamedToolChoice, Tool, must_call, offered_tools
 from prism.chat.answer_grammar import GrammarWords, answer_grammar, json_part, thinking_pairs
 from prism.chat.call_grammar import CallableTool, call_rules
+from prism.chat.effort_levels import NO_EFFORT
 from prism.chat.prompt import ChatTemplate, Prompt
-from prism.chat.prompt_reasoning import NO_EFFORT
 from prism.chat.reasoning_tags import TagPair, pairs_for_template
 
 
