@@ -29,15 +29,50 @@ ROWS: tuple[Row, ...] = (
             "whole/test_images.py::test_urls_that_are_no_pictures_are_a_400 "
             "whole/test_images.py::test_a_model_without_sight_drops_pictures_and_says_so",
         ),
+        ("contract.dropped-parts", "parts that are not text are dropped for others, and counted in a header"),
+        (
+            "contract.jinja",
+            "tools_not_supported means the template, never a missing package",
+            "chat/test_tool_support.py::test_slot_is_where_the_code_looks",
+        ),
         ("contract.images.ollama", "pictures for Ollama are checked and passed on"),
-        ("strict.roles", "five roles, developer as system where the template knows none; others are a 400"),
+        (
+            "strict.roles",
+            "five roles, developer as system where the template knows none; others are a 400",
+            "chat/test_prompt_roles.py::test_developer_stays_where_the_template_knows_it_and_is_system_elsewhere",
+        ),
         (
             "contract.reasoning",
             "effort is taken in both forms, unknown levels are a 400, none switches thinking off",
             "chat/test_prompt.py::test_effort_and_the_opening_of_thinking "
-            "chat/test_prompt.py::test_model_that_thinks_unasked_gets_an_empty_block",
+            "chat/test_prompt.py::test_model_that_thinks_unasked_gets_an_empty_block "
+            "api/test_reasoning.py::test_precedence",
         ),
-        ("contract.reasoning-tokens", "are told apart in usage"),
+        (
+            "contract.reasoning-none",
+            "the first token is answer text, whatever the kind of template",
+            "whole/test_reasoning_counts.py::test_none_begins_with_the_answer_for_every_kind_of_template "
+            "chat/test_prompt_effort.py::test_none_leaves_no_thinking_to_begin",
+        ),
+        (
+            "contract.reasoning-levels",
+            "each level goes to the template, in its own words; a model without control ignores it",
+            "chat/test_effort_levels.py::test_each_effort_is_the_nearest_level_that_the_template_has "
+            "chat/test_prompt_effort.py::test_a_switch_is_off_for_none_and_on_for_every_level "
+            "chat/test_prompt_effort.py::test_a_budget_of_tokens_grows_with_the_effort "
+            "chat/test_prompt_effort.py::test_harmony_gets_one_of_its_three_levels "
+            "chat/test_prompt_effort.py::test_a_model_without_control_ignores_every_level",
+        ),
+        (
+            "contract.reasoning-tokens",
+            "are told apart in usage",
+            "whole/test_reasoning_counts.py::test_thinking_is_counted_alike_in_both_modes",
+        ),
+        (
+            "contract.reasoning-ollama",
+            "levels go to Ollama as think",
+            "ollama/test_requests.py::test_effort_becomes_thinking",
+        ),
         ("contract.cache", "the fields of conversations are checked"),
         (
             "contract.kept-prefix",
@@ -68,6 +103,7 @@ ROWS: tuple[Row, ...] = (
         ("strict.caps", "two caps that differ are a 400"),
         ("strict.text", "no NUL, no half of a pair, no broken UTF-8"),
         ("strict.content", "null and missing contents are empty; text parts are joined with a line break"),
+        ("strict.results", "results of tools with their ids and names"),
         ("strict.arguments", "arguments of earlier calls are decoded for the template"),
         (
             "contract.order",
@@ -77,6 +113,13 @@ ROWS: tuple[Row, ...] = (
     ),
     *rows_of(
         "3. Codes",
+        ("codes.unsupported", "400 for what the engine cannot do: penalties, formats of answers"),
+        (
+            "codes.memory",
+            "memory that runs out in the engine is no crash",
+            "contract/test_faults.py::test_a_fault_before_the_stream_is_a_plain_answer "
+            "contract/test_faults.py::test_a_fault_in_a_stream_is_one_error_and_the_end",
+        ),
         (
             "codes.origin",
             "403 for a page of a foreign origin",
