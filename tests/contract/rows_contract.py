@@ -46,7 +46,7 @@ ROWS: tuple[Row, ...] = (
             "effort is taken in both forms, unknown levels are a 400, none switches thinking off",
             "chat/test_prompt.py::test_effort_and_the_opening_of_thinking "
             "chat/test_prompt.py::test_model_that_thinks_unasked_gets_an_empty_block "
-            "api/test_reasoning.py::test_precedence",
+            "whole/test_reasoning_controls.py::test_reasoning_effort_wins_unless_thinking_is_switched_off",
         ),
         (
             "contract.reasoning-none",
