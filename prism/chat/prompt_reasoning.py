@@ -4,12 +4,11 @@ Called by `prompt.py`; pure. Templates have switches of different names and kind
 themselves, and those are kept from it by a block of thinking that is over before it began.
 """
 
-import re
 from collections.abc import Mapping
 from types import MappingProxyType
 
 from prism.chat.effort_levels import NO_EFFORT, has_level_none, level_for
-from prism.chat.reasoning_tags import THINK, TagPair, pairs_for_template
+from prism.chat.reasoning_tags import THINK, TagPair, is_named_thinker, pairs_for_template
 from prism.chat.template_facts import TemplateFacts
 
 _SWITCHES = ("enable_thinking", "thinking", "reasoning")
@@ -19,9 +18,6 @@ _BUDGET_TOKENS: Mapping[str, int] = MappingProxyType(
 )
 _HARMONY_TURN = "<|start|>assistant"
 _HARMONY_ANSWER = "<|channel|>final<|message|>"
-# Models whose templates say nothing about thinking, such as Phi-4-mini-reasoning, but whose names do.
-_NAMES_OF_THINKERS = frozenset({"reasoning", "reasoner", "thinking", "r1", "qwq"})
-_NAMES_OF_OTHERS = frozenset({"no", "non", "nonthinking", "nonreasoning"})
 
 
 def effort_variables(effort: str | None, facts: TemplateFacts) -> dict[str, object]:
@@ -82,6 +78,4 @@ def _own_pair(template_text: str, special_tokens: frozenset[str], model_name: st
     """The tags in which the model thinks by itself; None when nothing says that it does."""
     pairs = [pair for pair in pairs_for_template(template_text) if not pair.opening.endswith("<|message|>")]
     known = (pair for pair in pairs if pair.opening in special_tokens or pair.closing in template_text)
-    words = set(re.split(r"[^a-z0-9]+", model_name.lower()))
-    is_thinker = not words.isdisjoint(_NAMES_OF_THINKERS) and words.isdisjoint(_NAMES_OF_OTHERS)
-    return next(known, THINK if is_thinker else None)
+    return next(known, THINK if is_named_thinker(model_name) else None)

@@ -4,6 +4,7 @@ The list comes from the chat templates that models are shipped with. Tags that p
 `<reasoning>`) count only for a model whose own template speaks of them.
 """
 
+import re
 from dataclasses import dataclass
 
 
@@ -37,6 +38,15 @@ _REASONING = TagPair("<reasoning>", "</reasoning>")
 
 DEFAULT_PAIRS = (THINK, _MAGISTRAL, _COMMAND_A, _SEED_OSS, _GEMMA_4, _GPT_OSS, _GPT_OSS_LATER)
 _ONLY_IF_IN_TEMPLATE = (_THINKING, _THOUGHT, _REASONING)
+# Models whose templates say nothing about thinking, such as Phi-4-mini-reasoning, but whose names do.
+_NAMES_OF_THINKERS = frozenset({"reasoning", "reasoner", "thinking", "r1", "qwq"})
+_NAMES_OF_OTHERS = frozenset({"no", "non", "nonthinking", "nonreasoning"})
+
+
+def is_named_thinker(model_name: str) -> bool:
+    """Say whether a name is that of a model which thinks; where nothing else is known it does so in the tags of THINK."""
+    words = set(re.split(r"[^a-z0-9]+", model_name.lower()))
+    return not words.isdisjoint(_NAMES_OF_THINKERS) and words.isdisjoint(_NAMES_OF_OTHERS)
 
 
 def pairs_for_template(template_source: str | None) -> tuple[TagPair, ...]:

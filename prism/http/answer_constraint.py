@@ -18,7 +18,7 @@ from prism.chat.answer_grammar import GrammarWords, answer_grammar, json_part, t
 from prism.chat.call_grammar import CallableTool, call_rules
 from prism.chat.effort_levels import NO_EFFORT
 from prism.chat.prompt import ChatTemplate, Prompt
-from prism.chat.reasoning_tags import TagPair, pairs_for_template
+from prism.chat.reasoning_tags import THINK, TagPair, is_named_thinker, pairs_for_template
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +54,9 @@ def answer_rules(chat: ChatRequest) -> AnswerRules | None:
     )
 
 
-def guidance_for(rules: AnswerRules, chat: ChatRequest, template: ChatTemplate, prompt: Prompt) -> Guidance:
+def guidance_for(
+    rules: AnswerRules, chat: ChatRequest, template: ChatTemplate, prompt: Prompt, model_id: str
+) -> Guidance:
     """Return the constraint for an answer to this prompt."""
     words = GrammarWords(template.special_ids)
     parts, more_rules = [], ""
@@ -72,16 +74,17 @@ def guidance_for(rules: AnswerRules, chat: ChatRequest, template: ChatTemplate, 
         more_rules += f"calls: {calls}\n{call_rule_lines}"
 
     return answer_grammar(
-        " | ".join(parts), more_rules, words=words, pairs=_pairs(chat, template), opened=prompt.opened_pair
+        " | ".join(parts), more_rules, words=words, pairs=_pairs(chat, template, model_id), opened=prompt.opened_pair
     )
 
 
-def _pairs(chat: ChatRequest, template: ChatTemplate) -> tuple[TagPair, ...]:
+def _pairs(chat: ChatRequest, template: ChatTemplate, model_id: str) -> tuple[TagPair, ...]:
     """The tags in which the model may think before it answers."""
     if effective_reasoning_effort(chat) == NO_EFFORT:
         return ()
 
-    return thinking_pairs(pairs_for_template(template.source), template.source or "", template.special_ids)
+    known = thinking_pairs(pairs_for_template(template.source), template.source or "", template.special_ids)
+    return known or ((THINK,) if is_named_thinker(model_id) else ())
 
 
 def _callable(tool: Tool, field: str) -> CallableTool:

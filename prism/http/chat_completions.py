@@ -121,7 +121,7 @@ def _prepare(settings: ServeSettings, chat: ChatRequest, entry: ModelEntry, reus
             max_tokens=max_new_tokens(chat),
             sampling=sampling_of(chat),
             images=images,
-            guidance=None if rules is None else guidance_for(rules, chat, template, prompt),
+            guidance=None if rules is None else guidance_for(rules, chat, template, prompt, entry.id),
             reuse=reuse,
         ),
         constraint_field=None if rules is None else rules.field,

@@ -142,6 +142,8 @@ def test_rules_hold_for_any_text(text: str, opened: TagPair | None) -> None:
         ("[THINK]hm</think>[/THINK]Answer", "hm</think>", "Answer"),
         ("<|START_THINKING|>plan<|END_THINKING|><|START_RESPONSE|>Hello", "plan", "Hello"),
         ("<seed:think>hm</seed:think>Answer", "hm", "Answer"),
+        ("<|channel>thought\nhm\n<channel|>Answer", "hm", "Answer"),
+        ("<|channel>thought\n<channel|>Answer", "", "Answer"),
         (
             "<|channel|>analysis<|message|>hm<|end|><|start|>assistant<|channel|>final<|message|>Answer",
             "hm",

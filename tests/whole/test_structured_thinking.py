@@ -20,6 +20,8 @@ MESSAGES = (
     "{% for message in messages %}<|im_start|>{{ message.role }}\n{{ message.content }}<|im_end|>\n{% endfor %}"
     "<|im_start|>assistant\n"
 )
+# Says nothing about thinking; a line break at its very end would be cut off.
+SILENT = MESSAGES + "{# #}"
 # The model opens its thinking by itself; the prompt opens it; a switch keeps the model from it.
 BY_ITSELF = MESSAGES + "{# <think> </think> #}{% if false %}<think></think><tool_call>{% endif %}"
 OPENED = MESSAGES + "<think>\n{% if false %}</think>{% endif %}"
@@ -47,6 +49,16 @@ async def test_thinking_of_its_own_comes_first_and_is_free(start_server: Start, 
     assert choice["message"] == {"role": "assistant", "content": '{"n": 7}', "reasoning_content": "Let me"}
     assert answer["usage"]["completion_tokens_details"]["reasoning_tokens"] == 5
     assert content_of(await server.stream("m", **WANTED)) == '{"n": 7}'
+
+
+async def test_a_model_that_is_only_named_after_its_thinking_thinks_first(start_server: Start, tmp_path: Path) -> None:
+    script = [b"<think>", b"\nLet", b" me", b"\n", b"</think>", b"\n\n", b'{"n": ', b"7", b"}"]
+    write_reciting_model(tmp_path / "models" / "phi-mini-reasoning", script, chat_template=SILENT)
+    server = await start_server(None)
+    answer = await server.chat("phi-mini-reasoning", **WANTED)
+
+    fits(answer["choices"][0])
+    assert answer["choices"][0]["message"]["reasoning_content"] == "Let me"
 
 
 async def test_a_model_that_wants_to_say_something_else_is_held_to_the_schema(
