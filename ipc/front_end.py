@@ -28,7 +28,7 @@ RECEIVE_HIGH_WATER_MARK = 100_000
 # Messages handled in one turn of the loop, so that a flood from one worker cannot starve HTTP.
 BURST = 256
 # As plain numbers: arithmetic on enumerations is several microseconds for each token.
-_EVENTS, _POLLIN, _DONTWAIT = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.DONTWAIT)
+_EVENTS, _POLLIN, _DONTWAIT, _RCVMORE = int(zmq.EVENTS), int(zmq.POLLIN), int(zmq.DONTWAIT), int(zmq.RCVMORE)
 
 
 class ChannelContext:
@@ -200,9 +200,18 @@ class FrontEnd:
             if not int(self._socket.get(_EVENTS)) & _POLLIN:
                 return False
 
-            self._take(self._socket.recv_multipart(_DONTWAIT))
+            self._take(self._frames())
 
         return True
+
+    def _frames(self) -> list[bytes]:
+        """Read a message that is there. A frame always follows the one that names the sender, so only then is asked for more."""
+        frames = [self._socket.recv(_DONTWAIT), self._socket.recv(_DONTWAIT)]
+
+        while self._socket.get(_RCVMORE):
+            frames.append(self._socket.recv(_DONTWAIT))
+
+        return frames
 
     def _take(self, frames: list[bytes]) -> None:
         sender = frames[0]

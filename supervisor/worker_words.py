@@ -32,6 +32,9 @@ from supervisor.worker_state import InvalidTransition, WorkerEvent, WorkerLife
 
 logger = logging.getLogger(__name__)
 
+# A tuple that is there: a union would be made anew for each token.
+_ENDS = (Finished, Rejected, Failed)
+
 
 class WorkerWords:
     """Of one worker.
@@ -160,7 +163,7 @@ class WorkerWords:
             self._on_stray(message)
             return
 
-        if isinstance(message, Finished | Rejected | Failed):
+        if isinstance(message, _ENDS):
             self.is_tainted = self.is_tainted or (isinstance(message, Failed) and message.is_fatal)
             self._close_request(message.request_id)
             self._history.request_ended(message)

@@ -1,8 +1,11 @@
 """The whole way from generated pieces to an answer: streamed and whole are the same, whatever the split."""
 
 import json
+import sys
 import time
-from collections.abc import Sequence
+import tracemalloc
+from collections.abc import Callable, Sequence
+from types import FrameType
 
 import pytest
 from hypothesis import given, settings
@@ -254,3 +257,69 @@ def test_ordinary_text_costs_little() -> None:
         answer.feed(" word", number)
 
     assert (time.process_time() - begin) / 100_000 < 20e-6
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        pipeline,
+        lambda: pipeline(is_raw=True),
+        lambda: pipeline(["END", "\n\n", " wordy", "d w d"]),
+        lambda: pipeline(is_opened=True),
+        lambda: pipeline(tools=TOOLS),
+        lambda: pipeline(["END"], TOOLS),
+    ],
+    ids=["plain", "raw", "stops", "thinking", "tools", "tools and stops"],
+)
+def test_a_token_late_in_an_answer_takes_no_more_steps_and_no_more_memory(make: Callable[[], AnswerPipeline]) -> None:
+    answer = make()
+    calls = _Calls()
+    feed(answer, 0, 1_000)
+    early = calls.during(lambda: feed(answer, 1_000, 2_000))
+    feed(answer, 2_000, 9_000)
+    late = calls.during(lambda: feed(answer, 9_000, 10_000))
+    taken = taken_by_each(lambda number: feed(answer, number, number + 1), range(10_000, 10_100))
+
+    assert late == early
+    # The answer has 50 kB, and no token copies it. Now and then a list of all pieces is given more room.
+    assert sum(size > 4_096 for size in taken) <= 3
+
+
+def feed(answer: AnswerPipeline, begin: int, end: int) -> None:
+    for number in range(begin, end):
+        answer.feed(" word", number + 1)
+
+
+class _Calls:
+    """Counts the calls of functions, Python's and C's."""
+
+    def during(self, work: Callable[[], None]) -> int:
+        self._count = 0
+        sys.setprofile(self._note)
+
+        try:
+            work()
+        finally:
+            sys.setprofile(None)
+
+        return self._count
+
+    def _note(self, _: FrameType, event: str, __: object) -> None:
+        self._count += event in {"call", "c_call"}
+
+
+def taken_by_each(work: Callable[[int], None], numbers: range) -> list[int]:
+    """Return how many bytes more than before were taken at most, during each piece of work."""
+    taken = []
+    tracemalloc.start()
+
+    try:
+        for number in numbers:
+            before, _ = tracemalloc.get_traced_memory()
+            tracemalloc.reset_peak()
+            work(number)
+            taken.append(tracemalloc.get_traced_memory()[1] - before)
+    finally:
+        tracemalloc.stop()
+
+    return taken

@@ -299,6 +299,38 @@ async def test_others_run_between_the_messages_of_a_flood(front: Front, peers: P
     assert turns >= 5000 // 256
 
 
+async def test_tokens_of_several_requests_that_lie_there_cost_one_wake_up(front: Front, peers: Peers) -> None:
+    turn = 0
+    turns_of_messages = []
+    note = front.end._on_message
+
+    def note_turn(message: FromWorker) -> None:
+        turns_of_messages.append(turn)
+        note(message)
+
+    async def tick() -> None:
+        nonlocal turn
+
+        while True:
+            turn += 1
+            await asyncio.sleep(0)
+
+    front.end._on_message = note_turn
+    peer = peers.connect(front)
+    peer.send(HELLO)
+    await front.received(1)
+
+    for request_id in range(1, 9):
+        peer.send(Delta(request_id=request_id, text="x", completion_tokens=1))
+
+    time.sleep(0.1)  # noqa: ASYNC251  # all of it is to lie there when the loop looks
+    ticking = asyncio.create_task(tick())
+    await front.received(9)
+    ticking.cancel()
+
+    assert len(set(turns_of_messages[1:])) == 1
+
+
 async def test_last_words_of_a_process_that_ends_at_once_are_all_here(
     context: ChannelContext, runtime_dir: Path, processes: PeerProcesses
 ) -> None:
