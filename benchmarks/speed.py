@@ -1,6 +1,7 @@
 """What HTTP, the queue and the channel cost on top of the bare engine: tokens per second, time to first token, CPU of the front."""
 
 import tempfile
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from benchmarks.bare_engine import BareEngine, bare_engine
@@ -8,6 +9,7 @@ from benchmarks.bare_relay import BareRelay, bare_relay
 from benchmarks.result import Result, at_least, at_most, median, rounded
 from benchmarks.server import DEMO_MODEL, Server, running_server
 from prism.chat.prompt import ChatTemplate, PromptRequest, TemplateMode
+from prism.export.genai_config import DynamicBatching
 from prism.export.tiny_model import write_tiny_model
 
 _STORY = "Write a long story about a river and the people who live beside it."
@@ -15,6 +17,8 @@ _QUESTION = "What is the capital of France?"
 _ROUNDS = 7
 _TOKENS = 160
 _QUESTIONS = 25
+_STREAMED = 24
+_CROWD = 8
 
 
 def rendered(folder: Path, content: str) -> str:
@@ -38,7 +42,8 @@ def measure_speed(models: Path) -> list[Result]:
             _first_token(engine, server, rendered(folder, _QUESTION)),
             _front_cpu_at_pace(server, relay, relayed, rendered(folder, _STORY)),
             at_most("front_rss", server.rss_mb(), "MiB", 60),
-            _front_cpu_at_full_speed(),
+            _front_cpu_at_full_speed(1),
+            _front_cpu_at_full_speed(_CROWD),
         ]
 
 
@@ -85,19 +90,21 @@ def _front_cpu_at_pace(server: Server, relay: BareRelay, relayed: BareEngine, pr
     )
 
 
-def _front_cpu_at_full_speed() -> Result:
+def _front_cpu_at_full_speed(streams: int) -> Result:
     """CPU of the front for each token of a model so small that the front is what limits. Requests are counted in."""
     with tempfile.TemporaryDirectory() as folder:
-        write_tiny_model(Path(folder) / "tiny")
+        write_tiny_model(Path(folder) / "tiny", batching=None if streams == 1 else DynamicBatching())
 
-        with running_server(Path(folder), model="tiny") as server:
+        with (
+            running_server(Path(folder), "--parallel", str(streams), model="tiny") as server,
+            ThreadPoolExecutor(streams) as clients,
+        ):
             before = server.cpu_s()
-            streams = [server.stream(f"Write {number}", 1900, "tiny") for number in range(12)]
+            answers = list(clients.map(lambda number: server.stream(f"Write {number}", 1900, "tiny"), range(_STREAMED)))
             seconds = server.cpu_s() - before
 
-    tokens = sum(stream.usage["completion_tokens"] for stream in streams)
-    events = sum(len(stream.times) for stream in streams)
-    rate = median([stream.tokens_per_s for stream in streams])
-    return at_most(
-        "front_cpu_per_token", 1e6 * seconds / tokens, "us", 60, tokens=tokens, events=events, tokens_per_s=round(rate)
-    )
+    tokens = sum(answer.usage["completion_tokens"] for answer in answers)
+    events = sum(len(answer.times) for answer in answers)
+    rate = streams * median([answer.tokens_per_s for answer in answers])
+    name = "front_cpu_per_token" if streams == 1 else f"front_cpu_per_token_of_{streams}_streams"
+    return at_most(name, 1e6 * seconds / tokens, "us", 60, tokens=tokens, events=events, tokens_per_s=round(rate))
