@@ -1,6 +1,7 @@
 """Is CUDA worth a try, and are its libraries where the engine finds them? Looks at files only: neither question may load a driver.
 
-Called while loading, before the engine is imported. That the answer is "worth a try" proves nothing: only building the model tells.
+Called while loading; the engine, which may be imported already, looks for the libraries when it builds a model. That the answer is "worth a
+try" proves nothing: only building the model tells.
 """
 
 import ctypes

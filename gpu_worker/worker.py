@@ -1,5 +1,6 @@
 """The order of a worker's life: launch spec, Hello, model, requests. Called by `__main__.py`; ends the process itself."""
 
+import contextlib
 import logging
 import os
 import sys
@@ -27,6 +28,15 @@ from ipc.worker_end import WorkerEnd
 logger = logging.getLogger(__name__)
 
 _DISTRIBUTION = "prism-local"
+
+
+def import_ahead() -> None:
+    """Import the engine before there is a model. It takes no memory of a GPU: the libraries of CUDA are loaded with the model."""
+    # The import is tried again with the model, for whose load its fault is told.
+    with contextlib.suppress(LoadFault, ImportError):
+        import_library()
+        # The engine imports it with its first array.
+        import numpy as np  # noqa: F401
 
 
 def run_worker(launch_fd: int) -> WorkerExit:

@@ -1,4 +1,4 @@
-"""What a worker is told at its birth, over an inherited pipe.
+"""What a worker is told, over an inherited pipe: at its birth, or later if it was started ahead of its model.
 
 Neither argv nor the environment may carry the secret: both are readable in /proc.
 """
@@ -48,17 +48,31 @@ class LaunchSpec(msgspec.Struct, frozen=True, kw_only=True):
     has_loop_guard: bool = True
 
 
-def write_launch_spec(write_fd: int, spec: LaunchSpec) -> None:
-    """Write the spec with its length before it. The pipe stays open: its end tells the worker that the front is gone."""
+def encode_launch_spec(spec: LaunchSpec) -> bytes:
+    """Return the spec with its length before it. Raises ValueError for a path that is no text."""
     body = msgspec.msgpack.encode(spec)
-    frame = _LENGTH.pack(len(body)) + body
+    return _LENGTH.pack(len(body)) + body
 
+
+def write_launch_frame(write_fd: int, frame: bytes) -> None:
+    """Write an encoded spec. The pipe stays open: its end tells the worker that the front is gone.
+
+    Raises OSError: nobody reads there any more, or the descriptor does not block and the pipe is full.
+    """
     while frame:
         frame = frame[os.write(write_fd, frame) :]
 
 
+def write_launch_spec(write_fd: int, spec: LaunchSpec) -> None:
+    """Encode and write a spec."""
+    write_launch_frame(write_fd, encode_launch_spec(spec))
+
+
 def read_launch_spec(read_fd: int) -> LaunchSpec:
-    """Read what `write_launch_spec` wrote. Raises EOFError when the pipe ends early, ValueError when it does not hold a spec."""
+    """Read what `write_launch_spec` wrote; blocks until it came.
+
+    Raises EOFError when the pipe ends early, ValueError when it does not hold a spec.
+    """
     (length,) = _LENGTH.unpack(_read_exactly(read_fd, _LENGTH.size))
 
     if length > _MAX_BYTES:

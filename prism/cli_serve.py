@@ -39,6 +39,7 @@ logger = logging.getLogger(__name__)
 @click.option(
     "--kv-slots", metavar="N", help="Finished requests that later turns continue from; 0 is none. [default: 4]"
 )
+@click.option("--spare-worker", metavar="on|off", help="Keep a process ready for the next load. [default: off]")
 @click.option(
     "--allow-special-tokens", "allows_special_tokens", is_flag=True, help="Let clients' text act as control tokens."
 )

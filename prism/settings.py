@@ -53,6 +53,7 @@ class ServeFlags:
     prefill_chunk: str | None = None
     parallel: str | None = None
     kv_slots: str | None = None
+    spare_worker: str | None = None
     log_level: str | None = None
     allows_special_tokens: bool = False
 
@@ -75,6 +76,7 @@ class ServeSettings:
     parallel: most requests at the same time, for a model that was made for several.
     kv_slots: finished requests that a model remembers, so that the next turn of a conversation begins at once; 0 is none.
     kv_memory_mb: most memory of all of them.
+    has_spare_worker: a process waits for the next load, so that it begins sooner.
     threads: of the engine's CPU work; None leaves the choice to the engine.
     event_log: where a line is added for each thing that happens to a turn, a worker or a request; None for nowhere.
     ollama_url: base URL of the Ollama daemon, whether or not one runs.
@@ -102,6 +104,7 @@ class ServeSettings:
     parallel: int = 1
     kv_slots: int = 4
     kv_memory_mb: float = 1024.0
+    has_spare_worker: bool = False
     threads: int | None = None
     has_loop_guard: bool = True
     template_mode: TemplateMode = TemplateMode.AUTO
@@ -213,6 +216,9 @@ def _with_engine_settings(base: ServeSettings, source: SettingSource, flags: Ser
         parallel=value("PRISM_PARALLEL", read.whole_number(1, 64), base.parallel, "--parallel", flags.parallel),
         kv_slots=value("PRISM_KV_SLOTS", read.whole_number(0), base.kv_slots, "--kv-slots", flags.kv_slots),
         kv_memory_mb=value("PRISM_KV_MEMORY_MB", _megabytes, base.kv_memory_mb),
+        has_spare_worker=value(
+            "PRISM_SPARE_WORKER", read.switch, base.has_spare_worker, "--spare-worker", flags.spare_worker
+        ),
         threads=value("PRISM_THREADS", read.whole_number(1), None),
         has_loop_guard=value("PRISM_LOOP_GUARD", read.switch, base.has_loop_guard),
         template_mode=value("PRISM_TEMPLATE", read.one_of(TemplateMode), base.template_mode),

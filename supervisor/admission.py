@@ -37,6 +37,7 @@ class _Case:
     stuck: Sequence[Worker]
     kept: KeptRequests
     orphans: Sequence[WorkerFacts]
+    spare_pid: int | None
 
 
 class Admission:
@@ -47,17 +48,22 @@ class Admission:
         self._gauge = gauge
 
     async def place(
-        self, seat: Seat, leaving: Worker | None, stuck: Sequence[Worker], orphans: Sequence[WorkerFacts] = ()
+        self,
+        seat: Seat,
+        leaving: Worker | None,
+        stuck: Sequence[Worker],
+        orphans: Sequence[WorkerFacts] = (),
+        spare_pid: int | None = None,
     ) -> Placement:
         """Return where the model is to be loaded. Raises InsufficientResources, with the process that is in the way.
 
         leaving: the resident worker, which makes room. stuck: workers that cannot be ended; nothing more is loaded where they are.
-        orphans: as those, but of a server that is gone.
+        orphans: as those, but of a server that is gone. spare_pid: a process that becomes the new worker, or makes room too.
         """
         alive = [worker for worker in stuck if worker.state is not WorkerState.EXITED]
         kv = self._settings.kv
         kept = KeptRequests(kv.max_slots, kv.max_bytes)
-        case = _Case(seat, read_figures(seat.model.path), leaving, alive, kept, orphans)
+        case = _Case(seat, read_figures(seat.model.path), leaving, alive, kept, orphans, spare_pid)
         placement = await self._choose(case)
         is_on_cpu = placement.gpu is None and placement.device is not DeviceChoice.CUDA
         device = Device.CPU if is_on_cpu else Device.CUDA
@@ -159,9 +165,13 @@ class Admission:
             host_need(case.figures, device, case.seat.tokens, self._settings.prefill_chunk, case.kept),
             self._gauge.available_ram(),
             self._settings.memory.ram_reserve_mb,
-            self._gauge.private_ram(case.leaving.pid) if case.leaving is not None else 0,
+            self._ram_credit(case),
         )
         return None if refusal is None else str(refusal)
+
+    def _ram_credit(self, case: _Case) -> int:
+        pids = (case.leaving.pid if case.leaving is not None else None, case.spare_pid)
+        return sum(self._gauge.private_ram(pid) for pid in pids if pid is not None)
 
     def _refusal(self, case: _Case, text: str, kind: MemoryKind, device_uuid: str | None) -> InsufficientResources:
         state_dir = self._settings.load_lock.state_dir

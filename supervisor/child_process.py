@@ -100,6 +100,11 @@ class ChildProcess:
         printable = ("".join(c if c.isprintable() else " " for c in line).strip() for line in lines)
         return _ADDRESS.sub("(address)", next((line for line in printable if line), "")[:LAST_LINE_CHARACTERS])
 
+    def hand_over(self, label: str, on_exit: Callable[[int], None]) -> None:
+        """From now on the child bears this name, and its end is told here. Its end must not have been told yet."""
+        self._label = label
+        self._on_exit = on_exit
+
     async def stop(self, grace_s: float, kill_wait_s: float) -> int:
         """End the child and wait until it is reaped; return its exit status. Nothing in a worker is worth saving.
 

@@ -20,6 +20,7 @@ from supervisor.poison_prompts import PoisonPrompts
 from supervisor.restart_policy import Answer, RestartPolicy
 from supervisor.seat import Seat
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.spare_keeper import SpareKeeper
 from supervisor.tenure import Tenure
 from supervisor.worker import Worker
 from supervisor.worker_history import WorkerHistory
@@ -44,6 +45,7 @@ class Loader:
         self._background = background
         self._gauge = gauge
         self._admission = Admission(settings, gauge)
+        self._spares = SpareKeeper(settings, gauge)
         state_dir = settings.load_lock.state_dir
         self._lock = LoadLock(state_dir) if state_dir is not None and settings.load_lock.is_on else None
         self._reaper = Reaper(state_dir, settings.kill_wait_s) if state_dir is not None else None
@@ -71,7 +73,9 @@ class Loader:
         lock = await take_lock(self._lock, seat.model.model_id) if self._lock is not None else None
 
         try:
-            return LoadPermit(lock, await self._admission.place(seat, leaving, self._stuck, await self._orphans()))
+            orphans = await self._orphans()
+            placement = await self._admission.place(seat, leaving, self._stuck, orphans, self._spares.pid)
+            return LoadPermit(lock, placement)
         except BaseException:
             if lock is not None:
                 lock.release()
@@ -85,8 +89,10 @@ class Loader:
     def spawn(self, model: ModelRef, permit: LoadPermit) -> Worker:
         """Start the worker, which owns the permit from now on. Raises ModelLoadFailed when the system refuses."""
         self.generation += 1
-        tenure = Tenure(self._settings.load_lock, model.model_id, permit, self.url)
-        history = WorkerHistory(model.model_id, self.generation, self._policy, self._poison, tenure, self._events)
+        spare = self._spares.take(permit.placement.variables)
+        record = spare.take_record() if spare is not None else None
+        tenure = Tenure(self._settings.load_lock, model.model_id, permit, self.url, record)
+        history = self._history(model, permit, tenure)
 
         try:
             worker = Worker(
@@ -99,16 +105,31 @@ class Loader:
                 history,
                 self._gauge,
                 self._count_crash,
+                spare,
             )
         except (OSError, ValueError) as error:
             reason = str(error.strerror if isinstance(error, OSError) and error.strerror else error)
             history.load_failed(LoadFailCode.OTHER, reason)
             tenure.gone()
             raise ModelLoadFailed(f"no worker can be started for '{model.model_id}': {reason}") from error
+        finally:
+            if spare is not None and not spare.is_given:
+                self._spares.discard(spare)
 
         self._events.write("started", worker=worker.number, model=model.model_id, pid=worker.pid)
         permit.hand_over()
         return worker
+
+    def _history(self, model: ModelRef, permit: LoadPermit, tenure: Tenure) -> WorkerHistory:
+        return WorkerHistory(
+            model.model_id,
+            self.generation,
+            self._policy,
+            self._poison,
+            tenure,
+            self._events,
+            lambda: self._spares.load_ended_well(permit.placement.variables),
+        )
 
     @property
     def is_stuck(self) -> bool:
@@ -148,6 +169,14 @@ class Loader:
                 f"workers of model '{model_id}' ended under this prompt {self._settings.poison.deaths_to_refuse} times; "
                 f"it is refused for the next {refused_s:.0f} s"
             )
+
+    def drop_spare(self) -> None:
+        """End the process that waits for a load, since none will come."""
+        self._spares.close()
+
+    async def wait_spare_gone(self) -> None:
+        """Do that, and wait until it is gone. Bounded as a worker's stop is."""
+        await self._spares.wait_closed()
 
     def close(self) -> None:
         """End the channels, after all workers."""

@@ -175,6 +175,7 @@ class ModelHost:
         self._draining.set()
         self._turns.close()
         self._recycling.drop_load()
+        self._loader.drop_spare()
 
         if self._drained is None:
             self._drained = asyncio.get_running_loop().create_task(self._drain())
@@ -191,6 +192,7 @@ class ModelHost:
         try:
             model_id = self._residency.model_id or self._open_turns.resume()
             await self._residency.stop()
+            await self._loader.wait_spare_gone()
             return model_id
         finally:
             self._turns.release()
@@ -210,7 +212,12 @@ class ModelHost:
         error = ServerFailing("the server has to end because of a fault of its own; its log has the reason")
         self._draining.set()
 
-        acts: tuple[Callable[[ServerFailing], None], ...] = (self._turns.close, self._open_turns.cut, self._kill)
+        acts: tuple[Callable[[ServerFailing], None], ...] = (
+            self._turns.close,
+            self._open_turns.cut,
+            self._kill,
+            lambda _: self._loader.drop_spare(),
+        )
 
         for act in acts:
             try:
@@ -232,6 +239,7 @@ class ModelHost:
         self._recycling.drop_load()
 
         await self._residency.close()
+        await self._loader.wait_spare_gone()
 
         if self._drained is not None:
             # What it waits for has been done above.

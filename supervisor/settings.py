@@ -67,6 +67,18 @@ class RecycleSettings:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class SpareSettings:
+    """Whether a worker process waits for the next load. after_load_s: it is made so long after a load has ended.
+
+    look_s: how often it is asked whether memory is short.
+    """
+
+    is_on: bool = False
+    after_load_s: float = 1.0
+    look_s: float = 10.0
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class SupervisorSettings:
     """Bounds and choices of the supervisor. Times are in seconds.
 
@@ -79,13 +91,14 @@ class SupervisorSettings:
     load_lock: what is shared with other servers of this machine.
     memory: whether a model fits, and whether its memory came back.
     recycle: when a worker that takes more and more memory is replaced.
+    spare: whether a process waits for the next load.
     watch: how long a worker that works on something may show no progress before it counts as hung.
     restart: when a model whose workers end is started again. poison: when a prompt under which they end is refused.
     cancel_grace_s: from a Cancel to the worker's terminal message; past it the worker is killed as soon as somebody waits for the turn.
     stop_grace_s, kill_wait_s: see `supervisor.child_process.ChildProcess.stop`.
     oom_counter: file in which the kernel counts what it ended for lack of memory; None: that of our own control group.
     event_log: where events are written for a replay (`supervisor.event_log`); None for nowhere.
-    worker_command: argv before `--launch-fd N`; tests put a stand-in here.
+    worker_command: argv before `--launch-fd N` and, for a spare, `--parent-pid P`; tests put a stand-in here.
     """
 
     runtime_dir: Path
@@ -100,6 +113,7 @@ class SupervisorSettings:
     load_lock: LoadLockSettings = field(default_factory=LoadLockSettings)
     memory: MemorySettings = field(default_factory=MemorySettings)
     recycle: RecycleSettings = field(default_factory=RecycleSettings)
+    spare: SpareSettings = field(default_factory=SpareSettings)
     watch: WatchBounds = field(default_factory=WatchBounds)
     restart: RestartSettings = field(default_factory=RestartSettings)
     poison: PoisonBounds = field(default_factory=PoisonBounds)

@@ -14,14 +14,24 @@ from supervisor.worker_record import WorkerRecord
 class Tenure:
     """Of one worker, from its spawn until it is reaped."""
 
-    def __init__(self, settings: LoadLockSettings, model_id: str, permit: LoadPermit, url: str | None) -> None:
-        """url: where our server answers, for the records."""
+    def __init__(
+        self,
+        settings: LoadLockSettings,
+        model_id: str,
+        permit: LoadPermit,
+        url: str | None,
+        record: WorkerRecord | None = None,
+    ) -> None:
+        """url: where our server answers, for the records. record: of a process that is there already; None begins one."""
         self._url = url
         self._settings = settings
         self._model_id = model_id
         self._permit = permit
         self._announcement: Announcement | None = None
-        self._record = WorkerRecord.begin(settings.state_dir) if settings.state_dir is not None else None
+        self._record = record
+
+        if record is None and settings.state_dir is not None:
+            self._record = WorkerRecord.begin(settings.state_dir)
 
     @property
     def inherited_fds(self) -> tuple[int, ...]:

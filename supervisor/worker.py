@@ -26,6 +26,7 @@ from supervisor.progress_judge import Activity, Hung
 from supervisor.progress_watch import ProgressWatch
 from supervisor.request_stream import RequestStream
 from supervisor.settings import ModelRef, SupervisorSettings
+from supervisor.spare_worker import SpareWorker
 from supervisor.worker_history import WorkerHistory
 from supervisor.worker_launch import launch_worker
 from supervisor.worker_state import WorkerEvent, WorkerLife, WorkerState
@@ -53,11 +54,13 @@ class Worker:
         history: WorkerHistory,
         gauge: MemoryGauge,
         on_crash: Callable[[], None],
+        spare: SpareWorker | None = None,
     ) -> None:
         """Spawn the process. Raises OSError when the system refuses, ValueError when a path cannot be used; then nothing is left behind.
 
         placement: where it is to be loaded. history: is told what happens to the worker. gauge: tells whether its GPU computes.
         on_crash: called when a loaded worker has ended although nobody wanted that, before its request is told.
+        spare: a process that may become this worker; see `launch_worker`.
         """
         self.model = model
         self.number = number
@@ -80,7 +83,15 @@ class Worker:
 
         try:
             self._child, self._lifeline = launch_worker(
-                settings, model, number, placement, self._channel.endpoint, secret, history.inherited_fds, self._on_exit
+                settings,
+                model,
+                number,
+                placement,
+                self._channel.endpoint,
+                secret,
+                history.inherited_fds,
+                self._on_exit,
+                spare,
             )
         except BaseException:
             self._channel.close()

@@ -3,6 +3,8 @@
 Called by the `Worker`, which tells each thing once and in order. Nothing here decides, waits or blocks.
 """
 
+from collections.abc import Callable
+
 from ipc.messages import FailCode, Failed, Finished, FinishReason, GenerationTask, Loaded, LoadFailCode, Rejected
 from supervisor.event_log import EventLog
 from supervisor.poison_prompts import PoisonPrompts
@@ -11,7 +13,10 @@ from supervisor.tenure import Tenure
 
 
 class WorkerHistory:
-    """The life of one worker of a model whose load was begun (`RestartPolicy.begin_load`). number: of the worker."""
+    """The life of one worker of a model whose load was begun (`RestartPolicy.begin_load`). number: of the worker.
+
+    on_loaded: called when its model is loaded.
+    """
 
     def __init__(
         self,
@@ -21,7 +26,9 @@ class WorkerHistory:
         poison: PoisonPrompts,
         tenure: Tenure,
         events: EventLog,
+        on_loaded: Callable[[], None],
     ) -> None:
+        self._on_loaded = on_loaded
         self._model_id = model_id
         self._number = number
         self._events = events
@@ -47,6 +54,7 @@ class WorkerHistory:
         self._is_loaded = True
         self._tenure.loaded(loaded, worker_pid)
         self._policy.loaded(self._model_id)
+        self._on_loaded()
 
     def load_failed(self, code: LoadFailCode, message: str) -> None:
         """The worker said that it cannot load the model, and why. Its end that follows is no further news."""

@@ -1,7 +1,8 @@
 """A worker without an engine: speaks the messages of `ipc` over a real channel in a real process, and misbehaves on demand.
 
-Run as `python stand_in_worker.py --launch-fd N`, like the real worker. How it behaves is read from `stand_in.json` in the model folder,
-and for one request from a last prompt line `@stand-in {json}`, which goes over the folder's values. Keys:
+Run as `python stand_in_worker.py --launch-fd N`, like the real worker, or with `--parent-pid P` ahead of its model. How it behaves is read
+from `stand_in.json` in the model folder, and for one request from a last prompt line `@stand-in {json}`, which goes over the folder's
+values. Keys:
 
 text            list of pieces, one token each (default: "w0 ", "w1 ", …, as many as max_tokens but at most 16)
 echo            answer with what was asked instead of text: base64 of {"prompt", "max_tokens", "sampling", "reuse"} as JSON
@@ -320,7 +321,13 @@ def main(arguments: Sequence[str]) -> None:
     ctypes.CDLL(None).prctl(1, signal.SIGKILL)
     parser = argparse.ArgumentParser()
     parser.add_argument("--launch-fd", type=int, required=True)
-    launch_fd = parser.parse_args(arguments).launch_fd
+    parser.add_argument("--parent-pid", type=int)
+    parsed = parser.parse_args(arguments)
+    launch_fd = parsed.launch_fd
+
+    if parsed.parent_pid is not None and os.getppid() != parsed.parent_pid:
+        sys.exit(99)
+
     spec = read_launch_spec(launch_fd)
 
     if os.getppid() != spec.parent_pid:

@@ -44,6 +44,7 @@ from supervisor.settings import (
     MemorySettings,
     ModelRef,
     RecycleSettings,
+    SpareSettings,
     SupervisorSettings,
 )
 from supervisor.state_folder import StateFault
@@ -172,6 +173,7 @@ def _supervisor_settings(settings: ServeSettings, runtime_dir: Path) -> Supervis
             ram_reserve_mb=settings.ram_reserve_mb,
             vram_reserve_mb=settings.vram_reserve_mb,
         ),
+        spare=SpareSettings(is_on=settings.has_spare_worker),
         recycle=RecycleSettings(growth_mb=settings.worker_growth_mb),
         load_lock=LoadLockSettings(
             state_dir=settings.state_dir, is_on=settings.has_load_lock, timeout_s=settings.load_timeout_s

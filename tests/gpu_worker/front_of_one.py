@@ -19,6 +19,12 @@ WAIT_MS = 30_000
 # Starts what it is told to and stays: a parent that can be killed.
 PARENT = "import signal, subprocess, sys; subprocess.Popen(sys.argv[1:], close_fds=False); signal.pause()"
 
+# The same for a worker that is told its parent, whose process id is written to stdout.
+AHEAD_PARENT = (
+    "import os, signal, subprocess, sys; "
+    "print(subprocess.Popen([*sys.argv[1:], str(os.getpid())], close_fds=False).pid, flush=True); signal.pause()"
+)
+
 
 class Front:
     """Plays the front for one worker."""
@@ -51,6 +57,22 @@ class Front:
         else:
             write_launch_spec(self.write_fd, self.spec(model_dir, parent_pid or os.getpid(), no_cuda_reason))
 
+    def spawn_ahead(self, *, extra_path: Path | None = None, parent_pid: int | None = None) -> None:
+        """Start a worker that waits for its spec; see `tell`. parent_pid: another one than ours."""
+        ahead = ("--parent-pid", str(parent_pid or os.getpid()))
+        self._start([sys.executable, "-m", "gpu_worker", *ahead, "--launch-fd", str(self._read_fd)], extra_path)
+
+    def tell(self, model_dir: Path) -> None:
+        """Give the spec to a worker that waits for it."""
+        write_launch_spec(self.write_fd, self.spec(model_dir, os.getpid()))
+
+    def spawn_ahead_under_parent(self) -> int:
+        """Start a waiting worker as a grandchild and return its process id; `process` is the parent between."""
+        worker = [sys.executable, "-m", "gpu_worker", "--launch-fd", str(self._read_fd), "--parent-pid"]
+        parent = self._start([sys.executable, "-c", AHEAD_PARENT, *worker], None, stdout=subprocess.PIPE)
+        assert parent.stdout is not None
+        return int(parent.stdout.readline())
+
     def spawn_under_parent(self, model_dir: Path) -> None:
         """Start the worker as a grandchild; `process` is the parent between."""
         worker = [sys.executable, "-m", "gpu_worker", "--launch-fd", str(self._read_fd)]
@@ -71,12 +93,14 @@ class Front:
             has_loop_guard=False,
         )
 
-    def _start(self, command: list[str], extra_path: Path | None) -> subprocess.Popen[bytes]:
+    def _start(
+        self, command: list[str], extra_path: Path | None, stdout: int = subprocess.DEVNULL
+    ) -> subprocess.Popen[bytes]:
         path = os.pathsep.join(str(folder) for folder in (extra_path, ROOT) if folder is not None)
         self.process = subprocess.Popen(
             command,
             stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
+            stdout=stdout,
             stderr=subprocess.PIPE,
             pass_fds=(self._read_fd,),
             start_new_session=True,

@@ -4,6 +4,7 @@ import os
 import resource
 import select
 import signal
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -137,6 +138,77 @@ def test_a_killed_front_takes_its_worker_along(front: Front, tiny_model: Path, i
         assert ready, "the worker outlives its front"
     finally:
         os.close(pidfd)
+
+
+def imports_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/maps").read_text()
+
+
+def wait_until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 30
+
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def test_a_worker_that_is_started_ahead_has_its_engine_and_waits_for_its_model(front: Front, tiny_model: Path) -> None:
+    front.spawn_ahead()
+    assert front.process is not None
+    pid = front.process.pid
+    wait_until(lambda: "libonnxruntime.so" in imports_of(pid))
+    # No word before there is somebody to say it to.
+    assert not front.has_message()
+    assert Path(f"/proc/{pid}/oom_score_adj").read_text().strip() == "500"
+
+    front.tell(tiny_model)
+    hello = front.receive()
+    assert isinstance(hello, Hello)
+    assert (hello.secret, hello.generation, hello.pid) == (SECRET, 3, pid)
+    assert isinstance(front.receive_until(Loaded), Loaded)
+    front.send(request("hello", max_tokens=2))
+    assert isinstance(front.receive_until(Finished), Finished)
+
+
+def test_one_that_waits_notices_another_parent_before_it_waits(front: Front) -> None:
+    front.spawn_ahead(parent_pid=1)
+    assert front.wait()[0] == WorkerExit.ORPHANED
+
+
+def test_one_that_waits_ends_with_the_pipe(front: Front) -> None:
+    front.spawn_ahead()
+    assert front.process is not None
+    pid = front.process.pid
+    wait_until(lambda: "onnxruntime_genai" in imports_of(pid))
+    front.cut_lifeline()
+    assert front.wait()[0] in (WorkerExit.ORPHANED, WorkerExit.BAD_LAUNCH)
+
+
+@pytest.mark.parametrize("is_ready", [False, True])
+def test_a_killed_front_takes_one_that_waits_along(front: Front, is_ready: bool) -> None:
+    pid = front.spawn_ahead_under_parent()
+    pidfd = os.pidfd_open(pid)
+
+    try:
+        if is_ready:
+            wait_until(lambda: "onnxruntime_genai" in imports_of(pid))
+
+        assert front.process is not None
+        front.process.kill()
+        # The pipe is still held by this test, so only the kernel, or the look at its parent, can have ended it.
+        ready, _, _ = select.select([pidfd], [], [], 5.0)
+        assert ready, "it outlives its front"
+    finally:
+        os.close(pidfd)
+
+
+def test_an_engine_that_is_missing_is_told_when_the_model_comes(front: Front, tiny_model: Path, tmp_path: Path) -> None:
+    front.spawn_ahead(extra_path=engine_of(tmp_path, "raise ImportError('libonnxruntime.so.1: made up')"))
+    front.tell(tiny_model)
+    failed = front.receive_until(LoadFailed)
+    assert isinstance(failed, LoadFailed)
+    assert failed.code is LoadFailCode.ENGINE_MISSING
+    assert "libonnxruntime.so.1" in failed.message
 
 
 def test_ctrl_c_is_the_fronts_business_and_sigterm_ends_at_once(loaded: Front) -> None:

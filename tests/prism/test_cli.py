@@ -153,6 +153,7 @@ class TestServe:
         flags = (
             "--host 127.0.0.2 --port 7 --device cpu --model tiny --api-key first --cors-origin http://a.example "
             "--cors-origin * --queue-timeout 1 --max-queue 2 --sse-ping 3 --prefill-chunk 4 --kv-slots 5 --allow-special-tokens "
+            "--spare-worker on "
             f"--log-level error --api-key-file {tmp_path / 'keys'}"
         )
         run(["serve", *flags.split()])
@@ -172,6 +173,7 @@ class TestServe:
             sse_ping_s=3,
             prefill_chunk=4,
             kv_slots=5,
+            has_spare_worker=True,
             allows_special_tokens=True,
             log_level=settings.log_level,
         )

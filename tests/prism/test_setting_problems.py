@@ -72,6 +72,7 @@ class TestProblems:
             ("PRISM_TEMPLATE", "liquid"),
             ("PRISM_LOG_LEVEL", "loud"),
             ("PRISM_LOOP_GUARD", "maybe"),
+            ("PRISM_SPARE_WORKER", "1.5"),
             ("PRISM_RESOURCE_CHECK", "2"),
             ("PRISM_HOST", "http://localhost"),
             ("PRISM_HOST", "localhost:5272"),

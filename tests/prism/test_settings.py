@@ -54,6 +54,7 @@ class TestWhereValuesComeFrom:
                 "PRISM_KV_SLOTS": "0",
                 "PRISM_KV_MEMORY_MB": "64.5",
                 "PRISM_THREADS": "2",
+                "PRISM_SPARE_WORKER": "on",
                 "PRISM_LOOP_GUARD": "off",
                 "PRISM_TEMPLATE": "Jinja",
                 "PRISM_ALLOW_SPECIAL_TOKENS": "yes",
@@ -84,6 +85,7 @@ class TestWhereValuesComeFrom:
             kv_slots=0,
             kv_memory_mb=64.5,
             threads=2,
+            has_spare_worker=True,
             has_loop_guard=False,
             template_mode=TemplateMode.JINJA,
             allows_special_tokens=True,
@@ -110,6 +112,7 @@ class TestWhereValuesComeFrom:
             sse_ping="2.5",
             prefill_chunk="off",
             kv_slots="9",
+            spare_worker="on",
             log_level="error",
             allows_special_tokens=True,
         )
@@ -117,7 +120,7 @@ class TestWhereValuesComeFrom:
         assert (settings.api_keys, settings.cors_origins) == (("a", "b"), ("*",))
         assert (settings.queue_timeout_s, settings.max_queue, settings.sse_ping_s) == (0, 0, 2.5)
         assert (settings.prefill_chunk, settings.log_level, settings.allows_special_tokens) == (0, "error", True)
-        assert settings.kv_slots == 9
+        assert (settings.kv_slots, settings.has_spare_worker) == (9, True)
 
     def test_flag_before_environment_before_file(self, tmp_path: Path) -> None:  # D-58
         file = tmp_path / "prism.env"

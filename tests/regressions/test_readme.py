@@ -9,7 +9,7 @@ import pytest
 from prism.cli import cli
 from prism.exit_codes import ExitCode
 from prism.settings import ServeFlags, load_serve_settings
-from supervisor.settings import RecycleSettings
+from supervisor.settings import RecycleSettings, SpareSettings
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -61,6 +61,7 @@ def test_defaults_are_those_of_the_settings() -> None:
     assert (told["PRISM_RESOURCE_CHECK"] == "on") == settings.has_resource_check
     assert (told["PRISM_LOAD_LOCK"] == "on") == settings.has_load_lock
     assert (told["PRISM_LOOP_GUARD"] == "on") == settings.has_loop_guard
+    assert (told["PRISM_SPARE_WORKER"] == "on") == settings.has_spare_worker == SpareSettings().is_on
     assert (told["PRISM_ALLOW_SPECIAL_TOKENS"] == "on") == settings.allows_special_tokens
 
 
