@@ -24,7 +24,8 @@ from benchmarks.chaos.target import AS_SHIPPED, ENDLESS, MODELS, STAND_IN, Ended
 
 _SAMPLE_S = 0.05
 _WARM_UP_S = 1.0
-_REST_S = 0.5
+# A process that waits for the next load is there by then, each time.
+_REST_S = 2.0
 # Connections of the clients, of the killer and of the one who unloads, and of each that was left a moment ago; a worker's own.
 _MORE_CONNECTIONS = 24
 

@@ -18,6 +18,7 @@ from prism.export.tiny_model import write_tiny_model
 _ROOT = Path(__file__).parents[2]
 STAND_IN, ENDLESS, AS_SHIPPED = ("tests.serve_with_stand_in",), ("benchmarks.chaos.serve_endless",), ("prism", "serve")
 _WORKERS = (b"gpu_worker", b"stand_in_worker")
+_AHEAD = b"--parent-pid"
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 _START_S = 30.0
 _END_S = 30.0
@@ -64,11 +65,15 @@ class Target:
         return int(Path(f"/proc/{self.pid}/statm").read_text().split()[1]) * _PAGE_BYTES / 2**20
 
     def workers(self) -> set[int]:
-        """Return the worker processes that live now; zombies do not."""
+        """Return the worker processes that live now, but for one that waits for a model; zombies do not live."""
         children = Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split()
         found = {int(pid) for pid in children if _is_worker(int(pid))}
         self.worker_pids |= found
-        return found
+        return {pid for pid in found if not self._is_spare(pid)}
+
+    def _is_spare(self, pid: int) -> bool:
+        """Say whether a process was started ahead of its model, and no worker was made of it yet."""
+        return _AHEAD in _command(pid) and f'"pid": {pid}}}\n' not in (self._folder / "events.jsonl").read_text()
 
     def end(self) -> Ended:
         """End the server as a service manager would, and look at what it leaves."""
@@ -90,11 +95,17 @@ class Target:
 def _is_worker(pid: int) -> bool:
     try:
         is_dead = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "ZX"
-        command = Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return False
 
-    return not is_dead and any(name in command for name in _WORKERS)
+    return not is_dead and any(name in _command(pid) for name in _WORKERS)
+
+
+def _command(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 @contextlib.contextmanager
@@ -115,6 +126,7 @@ def target(folder: Path, program: tuple[str, ...], variables: Mapping[str, str])
         "PRISM_PORT": "0",
         "PRISM_DEVICE": "cpu",
         "PRISM_RESOURCE_CHECK": "off",
+        "PRISM_SPARE_WORKER": "on",
         "XDG_RUNTIME_DIR": str(folder / "run"),
         "PYTHONPATH": str(_ROOT),
         **variables,
