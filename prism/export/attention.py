@@ -17,7 +17,10 @@ PRESENT_KEY, PRESENT_VALUE = "present.%d.key", "present.%d.value"
 
 
 class Attention(Protocol):
-    """What the rest of the graph needs of an attention."""
+    """What the rest of the graph needs of an attention. scores: the name that the output head's product gets."""
+
+    @property
+    def scores(self) -> str: ...
 
     def token_ids(self) -> str:
         """Declare the inputs and return the name of the token ids."""
@@ -29,7 +32,7 @@ class Attention(Protocol):
         """Pick the rows whose logits are wanted."""
 
     def declare_logits(self) -> None:
-        """Declare the output "logits" with its dimensions."""
+        """Declare the output "logits" with its dimensions, made of `scores`."""
 
     def config_inputs(self) -> dict[str, str]:
         """The `inputs` part of genai_config.json."""
@@ -37,6 +40,8 @@ class Attention(Protocol):
 
 class GrowingCacheAttention:
     """One sequence (or several of one length) whose keys and values are [batch, kv_heads, past, head_size]."""
+
+    scores = "logits"
 
     def __init__(self, graph: Graph, shape: LlamaShape) -> None:
         self._graph = graph

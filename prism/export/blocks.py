@@ -1,4 +1,4 @@
-"""Matrices in blocks of 32 weights that share a step and an offset: the common form of the quantised sources.
+"""Matrices in blocks of (mostly) 32 weights that share a step and an offset: the common form of the quantised sources.
 
 Pure arithmetic on arrays; `quantize.py` turns these blocks into the layouts of ONNX Runtime.
 """
@@ -14,9 +14,9 @@ BLOCK = 32
 
 @dataclass(frozen=True, slots=True)
 class AffineBlocks:
-    """A matrix [rows, blocks * 32] whose weight is `step * level + offset`.
+    """A matrix [rows, blocks * block] whose weight is `step * level + offset`.
 
-    levels: uint8 [rows, blocks, 32]. step and offset: float32 [rows, blocks], offset in the unit of the weights.
+    levels: uint8 [rows, blocks, block]. step and offset: float32 [rows, blocks], offset in the unit of the weights.
     """
 
     levels: npt.NDArray[np.uint8]
@@ -64,12 +64,12 @@ def stack_rows(
     return np.concatenate([dequantized(matrix) for matrix in matrices])
 
 
-def to_affine_blocks(values: npt.NDArray[np.float32], *, bits: int) -> AffineBlocks:
+def to_affine_blocks(values: npt.NDArray[np.float32], *, bits: int, block: int = BLOCK) -> AffineBlocks:
     """Round float weights to 2**bits evenly spaced levels, one of which is zero, from the least to the greatest of each block.
 
     Raises ValueError when a row is not a whole number of blocks.
     """
-    grouped = _grouped(values)
+    grouped = _grouped(values, block)
     least = np.minimum(grouped.min(axis=2), 0)
     step = ((np.maximum(grouped.max(axis=2), 0) - least) / (2**bits - 1)).astype(np.float32)
     safe_step = np.where(step > 0, step, np.float32(1))
@@ -84,17 +84,17 @@ def to_centred_blocks(values: npt.NDArray[np.float32]) -> AffineBlocks:
 
     Raises ValueError when a row is not a whole number of blocks.
     """
-    grouped = _grouped(values)
+    grouped = _grouped(values, BLOCK)
     step = (np.abs(grouped).max(axis=2) / 127).astype(np.float32)
     levels = (np.rint(grouped / np.where(step > 0, step, 1)[:, :, None]) + 128).astype(np.uint8)
 
     return AffineBlocks(levels, step, step * np.float32(-128))
 
 
-def _grouped(values: npt.NDArray[np.float32]) -> npt.NDArray[np.float32]:
+def _grouped(values: npt.NDArray[np.float32], block: int) -> npt.NDArray[np.float32]:
     rows, columns = values.shape
 
-    if columns % BLOCK:
-        raise ValueError(f"a row of {columns} weights is not a multiple of the block of {BLOCK}")
+    if columns % block:
+        raise ValueError(f"a row of {columns} weights is not a multiple of the block of {block}")
 
-    return values.reshape(rows, columns // BLOCK, BLOCK)
+    return values.reshape(rows, columns // block, block)

@@ -3,13 +3,17 @@
 Called by `llama_graph.py` through `matrices.py`.
 """
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import Protocol, TypeAlias
 
-from prism.export.blocks import AffineBlocks, dequantized, to_affine_blocks, to_centred_blocks
+from prism.export.blocks import AffineBlocks, dequantized, to_centred_blocks
 from prism.export.graph import Graph
+from prism.export.layout import HEAD
 from prism.export.llama import Matrix
-from prism.export.packed_nodes import Arithmetic, look_up, multiply, multiply_float, store_matrix
+from prism.export.packed_nodes import Arithmetic, StoredMatrix, look_up, multiply, multiply_float, store_matrix
 from prism.export.quantize import is_centred, pack_8bit, split_8bit
+
+Multiply: TypeAlias = Callable[[str, str, StoredMatrix], str]
 
 
 class TiedEmbedding(Protocol):
@@ -18,8 +22,8 @@ class TiedEmbedding(Protocol):
     def look_up(self, ids: str) -> str:
         """The rows of these token ids; named "embedding"."""
 
-    def logits(self, hidden: str) -> str:
-        """The product that scores every token; named "logits"."""
+    def logits(self, hidden: str, name: str) -> str:
+        """The product of `hidden` [.., .., hidden] that scores every token."""
 
 
 class FloatEmbedding:
@@ -33,26 +37,26 @@ class FloatEmbedding:
         """One Gather."""
         return self._graph.node("Gather", [self._weight, ids], "embedding")
 
-    def logits(self, hidden: str) -> str:
+    def logits(self, hidden: str, name: str) -> str:
         """One product."""
-        return multiply_float(self._graph, "logits", hidden, self._weight)
+        return multiply_float(self._graph, name, hidden, self._weight)
 
 
-class RoundedEmbedding:
-    """8 bits, multiplied by activations that are rounded to 8 bits as well."""
+class PackedEmbedding:
+    """8 bits in one matrix. multiply(name, vectors, matrix): the product, in the arithmetic that is wanted."""
 
-    def __init__(self, graph: Graph, matrix: Matrix) -> None:
-        blocks = matrix if isinstance(matrix, AffineBlocks) else to_affine_blocks(matrix, bits=8)
+    def __init__(self, graph: Graph, blocks: AffineBlocks, multiply: Multiply) -> None:
         self._graph = graph
-        self._matrix = store_matrix(graph, "embedding", pack_8bit(blocks))
+        self._multiply = multiply
+        self._matrix = store_matrix(graph, HEAD, pack_8bit(blocks))
 
     def look_up(self, ids: str) -> str:
         """One Gather."""
-        return look_up(self._graph, "embedding", ids, self._matrix)
+        return look_up(self._graph, HEAD, ids, self._matrix)
 
-    def logits(self, hidden: str) -> str:
+    def logits(self, hidden: str, name: str) -> str:
         """One product."""
-        return multiply(self._graph, "logits", hidden, self._matrix, Arithmetic.ROUNDED)
+        return self._multiply(name, hidden, self._matrix)
 
 
 class SplitEmbedding:
@@ -74,10 +78,10 @@ class SplitEmbedding:
 
         return self._graph.node("Add", rows, "embedding")
 
-    def logits(self, hidden: str) -> str:
+    def logits(self, hidden: str, name: str) -> str:
         """The sum of both products."""
         products = [
             multiply(self._graph, f"{half.name}.product", hidden, half, Arithmetic.FLOAT) for half in self._halves
         ]
 
-        return self._graph.node("Add", products, "logits")
+        return self._graph.node("Add", products, name)

@@ -10,9 +10,9 @@ from pathlib import Path
 from prism.export.attention import GrowingCacheAttention
 from prism.export.genai_config import DynamicBatching, SearchDefaults, genai_config
 from prism.export.graph import Graph
+from prism.export.layout import Layout
 from prism.export.llama import LlamaWeights
 from prism.export.llama_graph import write_llama
-from prism.export.matrices import Precision
 from prism.export.paged_attention import PagedAttention
 from prism.export.progress import Progress
 from prism.export.tokenizer_files import TokenizerSpec, write_tokenizer
@@ -23,7 +23,7 @@ def write_model_folder(
     weights: LlamaWeights,
     tokenizer: TokenizerSpec,
     *,
-    precision: Precision,
+    layout: Layout,
     search: SearchDefaults,
     progress: Progress,
     batching: DynamicBatching | None = None,
@@ -36,7 +36,7 @@ def write_model_folder(
 
     with Graph(folder) as graph:
         attention = GrowingCacheAttention(graph, shape) if batching is None else PagedAttention(graph, shape)
-        write_llama(graph, weights, attention, precision, progress)
+        write_llama(graph, weights, attention, layout, progress)
         graph.save()
 
     write_tokenizer(folder, tokenizer, context_length=shape.context_length)

@@ -7,17 +7,16 @@ Called by `folder.py`; holds one layer's weights at a time.
 from prism.export.attention import Attention
 from prism.export.blocks import stack_rows
 from prism.export.graph import CONTRIB, Graph
+from prism.export.layout import Layout
 from prism.export.llama import FloatArray, LayerWeights, LlamaWeights
-from prism.export.matrices import MatrixWriter, Precision
+from prism.export.matrices import MatrixWriter
 from prism.export.progress import Progress
 
 
-def write_llama(
-    graph: Graph, weights: LlamaWeights, attention: Attention, precision: Precision, progress: Progress
-) -> None:
+def write_llama(graph: Graph, weights: LlamaWeights, attention: Attention, layout: Layout, progress: Progress) -> None:
     """Fill `graph` with the whole model. progress("convert", done, total) counts the layers, and the embedding as one more."""
     shape = weights.shape
-    matrices = MatrixWriter(graph, precision)
+    matrices = MatrixWriter(graph, layout)
     embedding = matrices.tied(weights.embedding())
     steps = shape.layers + 1
     progress("convert", 1, steps)
@@ -30,7 +29,7 @@ def write_llama(
         progress("convert", number + 2, steps)
 
     normed, _ = block.norm("final", weights.final_norm(), change, residual)
-    embedding.logits(attention.rows_for_head(normed))
+    embedding.logits(attention.rows_for_head(normed), attention.scores)
     attention.declare_logits()
 
 

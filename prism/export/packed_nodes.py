@@ -8,13 +8,15 @@ from enum import IntEnum
 
 import numpy as np
 
-from prism.export.blocks import BLOCK
 from prism.export.graph import CONTRIB, Graph, Stored
 from prism.export.quantize import PackedMatrix
 
 
 class Arithmetic(IntEnum):
-    """MatMulNBits' `accuracy_level`. FLOAT is fast for 4 bits only; ROUNDED rounds the activations to 8 bits, block by block."""
+    """MatMulNBits' `accuracy_level`. FLOAT is fast for 4 bits only; ROUNDED rounds the activations to 8 bits, block by block.
+
+    What the kernels of the CPU provider make of the others: 0, 2 and 3 are 1.
+    """
 
     FLOAT = 1
     ROUNDED = 4
@@ -48,7 +50,7 @@ def multiply(graph: Graph, output: str, vectors: str, matrix: StoredMatrix, arit
         "K": packed.columns,
         "N": packed.rows,
         "bits": packed.bits,
-        "block_size": BLOCK,
+        "block_size": packed.block,
         "accuracy_level": int(arithmetic),
     }
 
@@ -60,7 +62,7 @@ def look_up(graph: Graph, output: str, ids: str, matrix: StoredMatrix) -> str:
     packed = matrix.packed
     shape = (packed.rows, packed.columns * packed.bits // 8)
     rows = graph.stored_constant(f"{matrix.name}.rows", matrix.place, np.uint8, shape)
-    attributes = {"bits": packed.bits, "block_size": BLOCK, "gather_axis": 0, "quantize_axis": 1}
+    attributes = {"bits": packed.bits, "block_size": packed.block, "gather_axis": 0, "quantize_axis": 1}
 
     return graph.node("GatherBlockQuantized", [rows, ids, *matrix.tail], output, domain=CONTRIB, attributes=attributes)
 

@@ -19,6 +19,8 @@ _NO_SCORE = -3.0e38
 class PagedAttention:
     """Implements `Attention` for a model of `engine.dynamic_batching`."""
 
+    scores = "logits.of_rows"
+
     def __init__(self, graph: Graph, shape: LlamaShape) -> None:
         self._graph = graph
         self._shape = shape
@@ -59,15 +61,16 @@ class PagedAttention:
         )
 
     def rows_for_head(self, hidden: str) -> str:
-        """The last row of each sequence, [B, hidden]."""
+        """The last row of each sequence, [B, 1, hidden]."""
         graph = self._graph
         last = graph.node("Sub", [self._step.ends, self._writer.number(1)], "head.last")
         rows = graph.node("Gather", [hidden, last], "head.rows", attributes={"axis": 1})
 
-        return graph.node("Squeeze", [rows, self._writer.axis(0)], "head.rows.packed")
+        return graph.node("Transpose", [rows], "head.rows.packed", attributes={"perm": [1, 0, 2]})
 
     def declare_logits(self) -> None:
         """One row a sequence: the engine knows that by the name of the first dimension."""
+        self._graph.node("Squeeze", [self.scores, self._writer.axis(1)], "logits")
         self._graph.output("logits", np.float32, ["batch_size", self._shape.vocabulary])
 
     def config_inputs(self) -> dict[str, str]:

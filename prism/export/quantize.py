@@ -10,7 +10,7 @@ from typing import TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from prism.export.blocks import BLOCK, AffineBlocks, to_affine_blocks
+from prism.export.blocks import AffineBlocks, to_affine_blocks
 
 FloatArray: TypeAlias = npt.NDArray[np.float32]
 ByteArray: TypeAlias = npt.NDArray[np.uint8]
@@ -25,7 +25,7 @@ _MIDDLE_NIBBLE = 8
 class PackedMatrix:
     """The inputs of one MatMulNBits node.
 
-    levels: uint8 [rows, blocks, 32 * bits / 8], two 4-bit levels a byte, the lower half first. scales: float32 [rows, blocks].
+    levels: uint8 [rows, blocks, block * bits / 8], two 4-bit levels a byte, the lower half first. scales: float32 [rows, blocks].
     zero_points: uint8 [rows, blocks] for 8 bits, [rows, ceil(blocks / 2)] for 4; None for 4 bits means 8 everywhere.
     """
 
@@ -35,6 +35,11 @@ class PackedMatrix:
     zero_points: ByteArray | None
 
     @property
+    def block(self) -> int:
+        """Weights that share a scale."""
+        return int(self.levels.shape[2]) * 8 // self.bits
+
+    @property
     def rows(self) -> int:
         """Outputs of the product."""
         return int(self.scales.shape[0])
@@ -42,7 +47,7 @@ class PackedMatrix:
     @property
     def columns(self) -> int:
         """Inputs of the product."""
-        return int(self.scales.shape[1]) * BLOCK
+        return int(self.scales.shape[1]) * self.block
 
     def dequantize(self) -> FloatArray:
         """What the kernel computes with, as float32 [rows, columns]."""
@@ -82,7 +87,8 @@ def pack_8bit(blocks: AffineBlocks) -> PackedMatrix:
     is_far = factor == 0
 
     if is_far.any():
-        nearer = pack_8bit(to_affine_blocks(blocks.dequantize().reshape(levels.shape)[is_far], bits=8))
+        far = blocks.dequantize().reshape(levels.shape)[is_far]
+        nearer = pack_8bit(to_affine_blocks(far, bits=8, block=levels.shape[2]))
         packed[is_far], scales[is_far], zeros[is_far] = nearer.levels[:, 0], nearer.scales[:, 0], nearer.zeros()[:, 0]
 
     return PackedMatrix(8, packed, scales, zeros)
@@ -91,7 +97,7 @@ def pack_8bit(blocks: AffineBlocks) -> PackedMatrix:
 def pack_4bit(blocks: AffineBlocks) -> tuple[PackedMatrix, FloatArray]:
     """Keep a source of 16 levels as it is: a matrix with the zero point 8, and what is left of the offset, float32 [rows, blocks].
 
-    The product with the source is the product with that matrix, plus the sums of each 32 inputs times the second result.
+    The product with the source is the product with that matrix, plus the sums of each block of inputs times the second result.
     Raises ValueError when a level is past 15.
     """
     if not has_nibbles(blocks):

@@ -9,8 +9,8 @@ import numpy as np
 
 from prism.export.folder import write_model_folder
 from prism.export.genai_config import DynamicBatching, SearchDefaults
+from prism.export.layout import Precision
 from prism.export.llama import FloatArray, LayerWeights, LlamaShape
-from prism.export.matrices import Precision
 from prism.export.tiny_tokenizer import CHATML_TEMPLATE, tiny_tokenizer
 
 
@@ -34,7 +34,7 @@ def write_tiny_model(
         folder,
         weights,
         tokenizer,
-        precision=precision,
+        layout=precision.layout,
         search=SearchDefaults(),
         progress=lambda *_: None,
         batching=batching,

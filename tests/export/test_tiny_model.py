@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from prism.export.matrices import Precision
+from prism.export.layout import Precision
 from prism.export.tiny_model import write_tiny_model
 from tests.export.engine_helpers import Engine
 
