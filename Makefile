@@ -9,7 +9,7 @@ MAKEFLAGS += --no-print-directory
 VENV := .venv
 TEST_VENV := .venv-test
 MODEL ?= smollm2-135m
-DEMO_MODEL := smollm2-135m
+DEMO_MODELS := smollm2-135m smollm2-135m-paged
 PIP_INSTALL := -m pip --disable-pip-version-check install
 
 # The first Python that is new enough; empty when there is none.
@@ -51,8 +51,8 @@ $(VENV)/installed-$(EXTRA): pyproject.toml $(FORCE_VENV)
 	@touch $@
 
 model: setup
-	@test "$(MODEL)" != "$(DEMO_MODEL)" || $(VENV)/bin/python -m prism list --json | grep -qF '"id": "$(DEMO_MODEL)"' \
-	    || $(VENV)/bin/python -m prism pull $(DEMO_MODEL)
+	@test -z "$(filter $(MODEL),$(DEMO_MODELS))" || $(VENV)/bin/python -m prism list --json | grep -qF '"id": "$(MODEL)"' \
+	    || $(VENV)/bin/python -m prism pull $(MODEL)
 
 serve: model ## Serve the demo model, which is pulled if it is missing (MODEL=name for another, ARGS='--port 8080' for flags)
 	@exec $(VENV)/bin/python -m prism serve --model $(MODEL) $(ARGS)

@@ -21,6 +21,8 @@ from prism.model_walk import Memory, Scan, walk_models
 BELIEVED_FOR_S = 5.0
 _NAMES_IN_A_MESSAGE = 20
 DEMO_MODEL = "smollm2-135m"
+_PAGED_SUFFIX = "-paged"
+PAGED_DEMO_MODEL = DEMO_MODEL + _PAGED_SUFFIX
 
 
 class CatalogError(Exception):
@@ -146,7 +148,7 @@ def _by_path(wanted: str, models: Sequence[ModelEntry]) -> ModelEntry | None:
 
 def _by_part(wanted: str, models: Sequence[ModelEntry]) -> ModelEntry:
     folded = wanted.casefold()
-    matches = [model for model in models if folded in model.id.casefold()]
+    matches = _without_twins([model for model in models if folded in model.id.casefold()])
 
     if len(matches) > 1:
         raise AmbiguousModel(wanted, [model.id for model in matches])
@@ -155,6 +157,12 @@ def _by_part(wanted: str, models: Sequence[ModelEntry]) -> ModelEntry:
         raise ModelNotFound(wanted, [model.id for model in models])
 
     return matches[0]
+
+
+def _without_twins(matches: Sequence[ModelEntry]) -> Sequence[ModelEntry]:
+    """Leave out the paged form of a model whose ordinary form matches too: only its own name means it."""
+    twins = {model.id.casefold() + _PAGED_SUFFIX for model in matches}
+    return [model for model in matches if model.id.casefold() not in twins]
 
 
 def _not_found_message(name: str, installed: Sequence[str]) -> str:

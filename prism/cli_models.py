@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from prism.catalog import DEMO_MODEL, Catalog
+from prism.catalog import DEMO_MODEL, PAGED_DEMO_MODEL, Catalog
 from prism.cli_failure import CommandFailed, settings_failure
 from prism.log_lines import printable
 from prism.model_entry import ModelEntry
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from prism.ollama.inventory import InstalledModel
     from prism.settings import ModelPaths
 
-_PULLABLE = (DEMO_MODEL,)
+_PULLABLE = (DEMO_MODEL, PAGED_DEMO_MODEL)
 _OLLAMA_PREFIX = "ollama:"
 _CONNECT_TIMEOUT_S = 2.0
 _OLLAMA_ENGINE = "Ollama (llama.cpp)"
@@ -52,8 +52,8 @@ def list_models(as_json: bool) -> None:  # noqa: FBT001 - a flag is what the opt
 def pull(model: str, output_dir: str | None) -> None:
     """Bring a model to this machine.
 
-    MODEL is smollm2-135m, a small one that runs on any CPU, or ollama:NAME, which the Ollama daemon (OLLAMA_HOST)
-    downloads for itself.
+    MODEL is smollm2-135m, a small one that runs on any CPU, or smollm2-135m-paged, the same for several requests at
+    once (`prism serve --parallel`), or ollama:NAME, which the Ollama daemon (OLLAMA_HOST) downloads for itself.
     """
     if model.strip().lower().startswith(_OLLAMA_PREFIX):
         from prism.cli_ollama import pull_with_ollama
@@ -64,7 +64,9 @@ def pull(model: str, output_dir: str | None) -> None:
         pull_with_ollama(model.strip()[len(_OLLAMA_PREFIX) :].strip())
         return
 
-    if model.strip().lower() not in _PULLABLE:
+    name = model.strip().lower()
+
+    if name not in _PULLABLE:
         raise CommandFailed(f"cannot pull {model!r}; what can be pulled: {', '.join(_PULLABLE)} and ollama:NAME")
 
     paths = _paths()
@@ -72,16 +74,16 @@ def pull(model: str, output_dir: str | None) -> None:
 
     # Imported here: no other command needs the terminal library, or what reads and writes model files.
     from prism.cli_progress import show_progress
-    from prism.pull.demo_model import pull_smollm2
+    from prism.pull.demo_model import DEMO_SOURCES, pull_smollm2
     from prism.pull.errors import PullError
 
     try:
         with show_progress() as progress:
-            pull_smollm2(folder, progress=progress)
+            pull_smollm2(folder, progress=progress, source=DEMO_SOURCES[name])
     except (PullError, OSError) as error:
         raise CommandFailed(f"{model} was not pulled: {error}") from error
 
-    click.echo(f"{DEMO_MODEL} is installed in {folder}")
+    click.echo(f"{name} is installed in {folder}")
 
     if folder not in paths.model_dirs:
         click.echo(f"To let Prism find it there, set PRISM_MODEL_DIRS={folder}")

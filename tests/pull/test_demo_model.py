@@ -27,6 +27,7 @@ from prism.pull.errors import (
     WrongHash,
 )
 from tests.export.engine_helpers import Engine
+from tests.export.paged_engine import PagedEngine
 from tests.pull.conftest import write_wheel
 
 Told = list[tuple[str, int, int | None]]
@@ -66,6 +67,18 @@ def test_pull_makes_a_model_that_the_engine_loads(tmp_path: Path, source: DemoSo
     assert names(models) == ["tiny-demo"]
     engine = Engine(folder)
     assert engine.decode(engine.encode("hello 12")) == "hello 12"
+
+
+def test_the_paged_form_stands_beside_the_ordinary_one(tmp_path: Path, source: DemoSource) -> None:
+    models = tmp_path / "models"
+    ordinary = pull_smollm2(models, progress=quiet, source=source)
+
+    paged = pull_smollm2(models, progress=quiet, source=replace(source, name="tiny-demo-paged", is_paged=True))
+
+    assert names(models) == ["tiny-demo", "tiny-demo-paged"]
+    assert "engine" not in json.loads((ordinary / "genai_config.json").read_text())
+    prompt = Engine(ordinary).encode("hello 12")
+    assert len(PagedEngine(paged).answers({"one": prompt}, {"one": 0}, most=3)["one"]) == 3
 
 
 def test_progress_tells_every_step_in_order(tmp_path: Path, source: DemoSource) -> None:
