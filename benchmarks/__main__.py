@@ -1,6 +1,7 @@
 """`python -m benchmarks [GROUP ...]`: measure, and print one JSON line for each claim. Exit status 1 when an aim is missed.
 
 `python -m benchmarks chaos [--minutes M] …`: see `benchmarks.chaos.command`.
+`python -m benchmarks layouts [NAME ...]`: see `benchmarks.layouts.command`.
 """
 
 import argparse
@@ -10,6 +11,7 @@ from pathlib import Path
 
 from benchmarks.chaos.command import main as run_chaos
 from benchmarks.crowd import measure_crowd
+from benchmarks.layouts.command import main as compare_layouts
 from benchmarks.life import measure_life
 from benchmarks.ollama import measure_ollama
 from benchmarks.reuse import measure_reuse
@@ -33,6 +35,9 @@ def main() -> int:
     """Run the groups that were named, or all; or chaos, which has flags of its own."""
     if sys.argv[1:2] == ["chaos"]:
         return run_chaos(sys.argv[2:])
+
+    if sys.argv[1:2] == ["layouts"]:
+        return compare_layouts(sys.argv[2:])
 
     parser = argparse.ArgumentParser(prog="python -m benchmarks", description="Measure speed and cost.")
     parser.add_argument("groups", nargs="*", choices=[[], *_GROUPS], metavar="|".join(_GROUPS))

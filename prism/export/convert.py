@@ -5,7 +5,7 @@ from pathlib import Path
 from prism.export.folder import write_model_folder
 from prism.export.genai_config import DynamicBatching, SearchDefaults
 from prism.export.gguf_model import GgufModel
-from prism.export.layout import Precision
+from prism.export.layout import Layout, Precision
 from prism.export.progress import Progress
 
 # Of one sequence: the source's levels in float32, so nothing is lost, and prompts are read faster than with INT8_FINE.
@@ -18,23 +18,23 @@ def convert_gguf(
     source: Path,
     folder: Path,
     *,
-    precision: Precision | None = None,
+    layout: Layout | None = None,
     progress: Progress,
     batching: DynamicBatching | None = None,
 ) -> None:
     """Write the model of `source` into the existing, empty `folder`. Raises ExportError, or OSError as the disk does.
 
-    batching: for several requests at once; None for one. precision: None for the best of each (docs/performance.md has the figures).
+    batching: for several requests at once; None for one. layout: None for the best of each (docs/performance.md has the figures).
     """
-    if precision is None:
-        precision = DEFAULT_PRECISION if batching is None else PAGED_PRECISION
+    if layout is None:
+        layout = (DEFAULT_PRECISION if batching is None else PAGED_PRECISION).layout
 
     model = GgufModel(source)
     write_model_folder(
         folder,
         model,
         model.tokenizer(),
-        layout=precision.layout,
+        layout=layout,
         search=SearchDefaults(),
         progress=progress,
         batching=batching,

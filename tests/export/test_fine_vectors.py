@@ -1,6 +1,5 @@
 """Vectors as the sum of two that 8-bit arithmetic takes exactly, run through the real kernel."""
 
-
 import numpy as np
 import numpy.typing as npt
 import onnxruntime

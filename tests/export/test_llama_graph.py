@@ -79,7 +79,7 @@ def convert_tiny(folder: Path, precision: Precision) -> Path:
     source = folder.with_suffix(".gguf")
     write_tiny_gguf(source)
     folder.mkdir()
-    convert_gguf(source, folder, precision=precision, progress=lambda *_: None)
+    convert_gguf(source, folder, layout=precision.layout, progress=lambda *_: None)
 
     return source
 
