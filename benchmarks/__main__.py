@@ -14,6 +14,7 @@ from benchmarks.crowd import measure_crowd
 from benchmarks.layouts.command import main as compare_layouts
 from benchmarks.life import measure_life
 from benchmarks.ollama import measure_ollama
+from benchmarks.parallel import measure_parallel
 from benchmarks.reuse import measure_reuse
 from benchmarks.schema import measure_schema
 from benchmarks.server import DEMO_MODEL
@@ -26,6 +27,7 @@ _GROUPS = {
     "schema": measure_schema,
     "reuse": measure_reuse,
     "life": measure_life,
+    "parallel": measure_parallel,
     "crowd": measure_crowd,
     "ollama": measure_ollama,
 }

@@ -29,7 +29,7 @@ class DynamicBatching:
     max_batch_size: int = 8
     blocks: int = 1024
     block_size: int = 16
-    chunk_size: int = 64
+    chunk_size: int = 32
 
     def as_config(self) -> dict[str, object]:
         """The `engine.dynamic_batching` of genai_config.json."""
