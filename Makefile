@@ -85,6 +85,7 @@ test-system:
 	fi
 
 bench: model ## Measure speed and cost, each against its baseline in the same run
+	@$(MAKE) model MODEL=smollm2-135m-paged
 	@$(VENV)/bin/python -m benchmarks $(ARGS)
 
 clean: ## Remove the environments and all that was built (models stay)

@@ -33,6 +33,9 @@ def measure_parallel(models: Path) -> list[Result]:
     """Take turns with the bare engine."""
     folder = models / PAGED_DEMO_MODEL
 
+    if not folder.exists():
+        raise SystemExit(f"{folder} is missing: run `prism pull {PAGED_DEMO_MODEL}` first")
+
     with (
         bare_batch(folder) as batch,
         running_server(models, "--parallel", str(max(_WIDTHS)), model=PAGED_DEMO_MODEL) as server,

@@ -8,10 +8,13 @@ from pathlib import Path
 
 import pytest
 
+from prism.export.convert import convert_gguf
+from prism.export.genai_config import DynamicBatching
 from prism.export.gguf_model import GgufModel
 from tests.export.bpe_reference import ReferenceTokenizer
 from tests.export.engine_helpers import Engine
 from tests.export.llama_reference import reference_of_gguf, relative_error
+from tests.export.paged_engine import PagedEngine
 
 pytestmark = [pytest.mark.demo, pytest.mark.engine, pytest.mark.timeout(600)]
 
@@ -40,6 +43,20 @@ def test_it_knows_the_capital_of_france_and_ends_its_answer(engine: Engine) -> N
 
     assert "Paris" in engine.decode(answer)
     assert answer[-1] == END
+
+
+def test_the_paged_form_answers_as_the_source_does_alone_and_among_others(
+    engine: Engine, demo_gguf: Path, tmp_path: Path
+) -> None:
+    convert_gguf(demo_gguf, tmp_path, progress=lambda *_: None, batching=DynamicBatching(blocks=64))
+    paged, ids = PagedEngine(tmp_path), engine.encode(PROMPT)
+    prompts = {"first": ids, "second": engine.encode(PROMPT.replace("France", "Italy")), "third": ids}
+
+    alone = paged.answers({"only": ids}, {"only": 0}, most=20)["only"]
+    together = paged.answers(prompts, {"first": 0, "second": 2, "third": 4}, most=20)
+
+    assert "The capital of France is Paris." in engine.decode(alone)
+    assert together["first"] == together["third"] == alone == engine.answer_ids(ids, most=20)[:-1]
 
 
 def test_slicing_the_prompt_does_not_change_the_answer(engine: Engine) -> None:
