@@ -52,8 +52,8 @@ class Layout:
 class Precision(StrEnum):
     """The layouts that have a name.
 
-    Of the demo model on two cores (docs/performance.md has all figures): size, tokens a second for one request and for four of the paged form,
-    and the share of tokens that are float32's:
+    Of the demo model on two cores (docs/performance.md has all figures): size, tokens a second of one sequence and of four in the paged
+    form, and the share of tokens that are float32's:
 
         fp32       540 MB  33, 101  1
         int8       160 MB  80, 209  0.974  the activations are rounded to 8 bits, which changes answers of a small model

@@ -16,7 +16,7 @@ from gpu_worker.model_folder import read_model_folder
 from gpu_worker.prefix_cache import CachedSequence
 from gpu_worker.sampling import SearchOptions
 from ipc.messages import DeviceChoice, PrefixReuse
-from prism.export.matrices import Precision
+from prism.export.layout import Precision
 from prism.export.tiny_model import write_tiny_model
 from tests.gpu_worker.conversations import feed
 

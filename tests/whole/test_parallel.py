@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,9 @@ from tests.whole.conftest import Server, Start, content_of, events_of
 pytestmark = pytest.mark.engine
 
 MODEL = "tiny-paged"
-# The answers have 477 to 993 tokens: long enough to still run when the last has begun.
-CONTENTS = ["Hello", "a b", "Tell me", "1 2 3"]
-LONG = 1500
+# The model's answers to these do not end before: long enough to still run when all have begun.
+CONTENTS = ["Count 11", "Count 14", "Count 41", "Count 43"]
+LONG = 1200
 
 
 @pytest.fixture
@@ -67,6 +68,10 @@ async def opened(server: Server, content: str, **fields: Any) -> Stream:
     return stream
 
 
+async def all_opened(server: Server, contents: Sequence[str]) -> list[Stream]:
+    return await asyncio.gather(*(opened(server, content) for content in contents))
+
+
 async def running(server: Server) -> tuple[int, int]:
     async with server.get("/health") as response:
         health = await response.json()
@@ -80,7 +85,7 @@ async def alone(server: Server) -> list[str]:
 
 
 async def test_four_streams_get_what_they_get_alone(server: Server, alone: list[str]) -> None:
-    streams = [await opened(server, content) for content in CONTENTS]
+    streams = await all_opened(server, CONTENTS)
     assert await running(server) == (4, 4)
 
     events = await asyncio.gather(*(stream.rest() for stream in streams))
@@ -92,7 +97,7 @@ async def test_four_streams_get_what_they_get_alone(server: Server, alone: list[
 
 
 async def test_one_that_leaves_changes_nothing_for_the_others(server: Server, alone: list[str]) -> None:
-    streams = [await opened(server, content) for content in CONTENTS]
+    streams = await all_opened(server, CONTENTS)
     streams[1].close()
 
     async with asyncio.timeout(20):
@@ -119,10 +124,13 @@ async def test_a_stop_string_ends_one_and_no_other(server: Server, alone: list[s
 
 
 async def test_a_killed_worker_gives_each_one_error_and_an_end(server: Server) -> None:
-    streams = [await opened(server, content) for content in CONTENTS]
+    streams = await all_opened(server, CONTENTS)
 
     async with server.get("/health") as response:
-        os.kill((await response.json())["worker"]["pid"], signal.SIGKILL)
+        health = await response.json()
+
+    assert health["queue"]["running"] == len(streams)
+    os.kill(health["worker"]["pid"], signal.SIGKILL)
 
     for events in await asyncio.gather(*(stream.rest() for stream in streams)):
         errors = [event for event in events if isinstance(event, dict) and "error" in event]
@@ -135,7 +143,7 @@ async def test_a_killed_worker_gives_each_one_error_and_an_end(server: Server) -
 
 @pytest.mark.parametrize("path", ["/v1/unload", "/v1/drain"])
 async def test_unload_and_drain_wait_for_all(server: Server, alone: list[str], path: str) -> None:
-    streams = [await opened(server, content) for content in CONTENTS[:3]]
+    streams = await all_opened(server, CONTENTS[:3])
 
     async with server.post(path) as response:
         answer = await response.json()
@@ -146,7 +154,7 @@ async def test_unload_and_drain_wait_for_all(server: Server, alone: list[str], p
 
 
 async def test_another_model_waits_for_all_and_takes_one_at_a_time(server: Server, alone: list[str]) -> None:
-    streams = [await opened(server, content) for content in CONTENTS[:3]]
+    streams = await all_opened(server, CONTENTS[:3])
     other = asyncio.create_task(server.chat("other", max_tokens=3))
 
     texts = [content_of(events) for events in await asyncio.gather(*(stream.rest() for stream in streams))]
@@ -172,7 +180,7 @@ async def test_an_answer_under_a_schema_runs_beside_free_ones(server: Server, al
         "additionalProperties": False,
     }
     wanted = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
-    streams = [await opened(server, content) for content in CONTENTS[:2]]
+    streams = await all_opened(server, CONTENTS[:2])
 
     bound = await server.chat(MODEL, CONTENTS[3], response_format=wanted, max_tokens=300)
 
