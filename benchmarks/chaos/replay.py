@@ -15,6 +15,9 @@ from typing import Any, TypeAlias
 Event: TypeAlias = Mapping[str, Any]  # lines of JSON, checked when they are used
 # A process that runs on another core is not gone in the very moment of its signal.
 _DYING_S = 0.0005
+# A signal that leaves a core goes to one thread; the others work on until that thread is given a core of the machine.
+_DYING_WITH_A_CORE_S = 0.05
+_WITH_A_CORE = ("SIGSEGV", "SIGABRT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,4 +230,8 @@ class Replay:
 def _had_died_before(at: float, hits: Sequence[Kill]) -> bool:
     """Say whether a signal had ended it by then. One that only stops it is noticed by the request that is given to it."""
     is_stopped = any(kill.signal == "SIGSTOP" for kill in hits)
-    return not is_stopped and any(kill.sent_at + _DYING_S < at for kill in hits)
+    return not is_stopped and any(kill.sent_at + _dying_s(kill) < at for kill in hits)
+
+
+def _dying_s(kill: Kill) -> float:
+    return _DYING_WITH_A_CORE_S if kill.signal in _WITH_A_CORE else _DYING_S

@@ -90,7 +90,9 @@ def test_a_kill_and_a_new_start_are_right() -> None:
     [
         (signal_at(3.5), 1),
         (signal_at(2.5), 0),
-        (signal_at(2.9998, PID, "SIGSEGV"), 1),
+        (signal_at(2.9998), 1),
+        (signal_at(2.97, PID, "SIGSEGV"), 1),
+        (signal_at(2.9, PID, "SIGABRT"), 0),
         (signal_at(2.5, PID, "SIGSTOP"), 1),
     ],
 )
