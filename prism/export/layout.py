@@ -57,8 +57,8 @@ class Precision(StrEnum):
 
         fp32       540 MB  33, 101  1
         int8       160 MB  80, 209  0.974  the activations are rounded to 8 bits, which changes answers of a small model
-        int8-fine  160 MB  60, 125  0.998
-        int4       120 MB  51,  69  1      the source's own 4-bit levels, multiplied in float32
+        int8-fine  160 MB  60, 131  0.998
+        int4       120 MB  53,  73  1      the source's own 4-bit levels, multiplied in float32
     """
 
     FP32 = "fp32"
