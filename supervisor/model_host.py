@@ -190,7 +190,9 @@ class ModelHost:
         await self._turns.take_for_operator()
 
         try:
-            model_id = self._residency.model_id or self._open_turns.resume()
+            # Taken in any case: what is left of it would be told to an unload that comes later.
+            interrupted_id = self._open_turns.resume()
+            model_id = self._residency.model_id or interrupted_id
             await self._residency.stop()
             await self._loader.wait_spare_gone()
             return model_id

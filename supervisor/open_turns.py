@@ -80,7 +80,9 @@ class OpenTurns:
 
     def _note_model(self) -> None:
         worker = self._worker()
-        self._interrupted_model_id = worker.model.model_id if worker is not None and worker.loaded is not None else None
+        # One that another operator is stopping at this moment is that operator's to report.
+        is_ours = worker is not None and worker.is_usable and worker.loaded is not None
+        self._interrupted_model_id = worker.model.model_id if worker is not None and is_ours else None
 
     def _end_load(self, error: SupervisorError) -> None:
         worker = self._worker()

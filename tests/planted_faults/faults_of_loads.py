@@ -134,8 +134,8 @@ FAULTS = (
         name="credit-of-the-leaving-model-ignored-in-main-memory",
         says="a swap on the CPU is refused although the model that leaves makes room",
         file="supervisor/admission.py",
-        text="self._gauge.private_ram(case.leaving.pid) if case.leaving is not None else 0,",
-        planted="0,",
+        text="pids = (case.leaving.pid if case.leaving is not None else None, case.spare_pid)",
+        planted="pids = (None, case.spare_pid)",
         tests=(f"{_ADMISSION}::test_the_memory_of_the_model_that_leaves_counts",),
     ),
     Fault(

@@ -211,6 +211,30 @@ async def test_an_unload_whose_caller_leaves_interrupts_nothing_later(host: Mode
     assert host.status().generation == 1
 
 
+async def test_a_model_is_reported_by_the_one_who_released_it_alone(host: ModelHost, make_model: MakeModel) -> None:
+    """The second one's time is over while the first one stops the worker, which takes a moment."""
+    await ask(host, make_model(ignore_term=True))
+    first = asyncio.create_task(host.unload())
+    await asyncio.sleep(0.05)
+    second = asyncio.create_task(host.unload(0.05))
+
+    assert (await soon(first)).model_id == "stand-in"
+    assert (await soon(second)).model_id is None
+
+
+async def test_a_model_that_a_drain_released_is_no_later_unloads(host: ModelHost, make_model: MakeModel) -> None:
+    running = asking(host, make_model, ENDLESS)
+    await until(lambda: host.status().state is HostState.BUSY)
+    drained = host.drain(0.0)
+    unloading = asyncio.create_task(host.unload())
+
+    assert await asyncio.wait_for(drained, 5) == "stand-in"
+    assert (await soon(unloading)).model_id is None
+
+    with pytest.raises(ServerDraining):
+        await running
+
+
 @pytest.fixture
 async def new_host(settings: SupervisorSettings) -> AsyncIterator[Callable[[], ModelHost]]:
     hosts: list[ModelHost] = []
