@@ -18,11 +18,15 @@ MakeModel = Callable[..., ModelRef]
 CHAT = {"model": "stand-in", "messages": [{"role": "user", "content": "x"}], "max_tokens": 1000}
 
 
-async def _chat(url: str, **fields: Any) -> tuple[int, Any]:
+async def _chat(url: str, begun: asyncio.Event | None = None, **fields: Any) -> tuple[int, Any]:
+    """begun: set when the answer begins; before that, whatever ends it is no event of a stream."""
     async with (
         aiohttp.ClientSession() as session,
         session.post(f"{url}/v1/chat/completions", json=CHAT | fields) as answer,
     ):
+        if begun is not None:
+            begun.set()
+
         if fields.get("stream") and answer.status == 200:
             return answer.status, events_of(await answer.text())
 
@@ -130,8 +134,9 @@ async def test_drain_with_a_bound_cuts_the_stream_with_an_error(
 ) -> None:
     make_model(text=["a"] * 1000, delay_s=0.02)
     server = await start_process()
-    stream = asyncio.create_task(_chat(server.base_url, stream=True))
-    await _until_state(server.base_url, "busy")
+    begun = asyncio.Event()
+    stream = asyncio.create_task(_chat(server.base_url, begun, stream=True))
+    await begun.wait()
     await _post(server.base_url, "/v1/drain", json={"timeout_ms": 100})
     _, events = await asyncio.wait_for(stream, 5)
 
@@ -161,8 +166,9 @@ async def test_a_signal_finishes_the_stream_and_exits_with_0(
 async def test_a_second_signal_cuts_it_short(start_process: StartProcess, make_model: MakeModel) -> None:
     make_model(text=["a"] * 1000, delay_s=0.02)
     server = await start_process()
-    stream = asyncio.create_task(_chat(server.base_url, stream=True))
-    await _until_state(server.base_url, "busy")
+    begun = asyncio.Event()
+    stream = asyncio.create_task(_chat(server.base_url, begun, stream=True))
+    await begun.wait()
     server.process.send_signal(signal.SIGINT)
     await _until_state(server.base_url, "draining")
     server.process.send_signal(signal.SIGINT)

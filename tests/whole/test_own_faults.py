@@ -38,7 +38,9 @@ async def test_a_death_that_cannot_be_settled_ends_the_server(
 ) -> None:
     make_model(text=["a"] * 1000, delay_s=0.02)
     server = await start_process(BROKEN, BREAK=part)
-    stream = asyncio.create_task(_chat(server.base_url, stream=True))
+    begun = asyncio.Event()
+    stream = asyncio.create_task(_chat(server.base_url, begun, stream=True))
+    await begun.wait()
     worker = (await _until_state(server.base_url, "busy"))["worker"]["pid"]
     queued = asyncio.create_task(_chat(server.base_url))
     await asyncio.sleep(0.1)
