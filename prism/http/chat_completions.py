@@ -5,7 +5,6 @@ All that can be refused is refused before the first byte of the answer, streams 
 """
 
 import logging
-import secrets
 import time
 from dataclasses import dataclass
 
@@ -25,13 +24,14 @@ from prism.api.generation_numbers import max_new_tokens, sampling_of, stop_strin
 from prism.api.image_url import check_images
 from prism.api.normalise import image_parts, normalise_messages
 from prism.api.refusals import tools_not_supported
-from prism.api.responses import AnsweredFunction, AnsweredToolCall, AnswerMessage, ChatChoice, ChatCompletion
-from prism.chat.answer import AnswerPipeline, FinishedAnswer, ToolReading
+from prism.api.responses import ChatChoice, ChatCompletion
+from prism.chat.answer import AnswerPipeline, ToolReading
 from prism.chat.prompt import ChatTemplate, Prompt, PromptRequest, TemplateMode
 from prism.chat.reasoning import ReasoningSplitter
 from prism.chat.reasoning_tags import TagPair, pairs_for_template
 from prism.http.answer_constraint import answer_rules, guidance_for
 from prism.http.body import read_body
+from prism.http.chat_stream import answer_message, new_chat_id, stream_chat
 from prism.http.chunks import ChatEvents
 from prism.http.error_table import to_api_error
 from prism.http.generation import Generation, Outcome, likely_tokens
@@ -40,7 +40,6 @@ from prism.http.model_names import OllamaModel, resolve_model
 from prism.http.ollama_chat import ollama_chat
 from prism.http.reuse import prefix_reuse
 from prism.http.services import SERVICES
-from prism.http.sse import EventStream, open_event_stream
 from prism.model_entry import ModelEntry
 from prism.settings import ServeSettings
 from supervisor.settings import ModelRef
@@ -169,11 +168,12 @@ async def _whole(prepared: _Prepared, generation: Generation) -> web.Response:
         await generation.next_pieces()
 
     outcome = generation.outcome
+    message = answer_message(outcome.answer.content, outcome.answer.reasoning, outcome.answer.calls)
     completion = ChatCompletion(
-        id=_new_id(),
+        id=new_chat_id(),
         created=int(time.time()),
         model=prepared.chat.model,
-        choices=[ChatChoice(message=_message(outcome.answer), finish_reason=outcome.finish_reason)],
+        choices=[ChatChoice(message=message, finish_reason=outcome.finish_reason)],
         usage=outcome.usage,
         telemetry=outcome.telemetry,
     )
@@ -181,47 +181,18 @@ async def _whole(prepared: _Prepared, generation: Generation) -> web.Response:
     return web.Response(body=body, content_type="application/json", headers=prepared.headers)
 
 
-def _message(answer: FinishedAnswer) -> AnswerMessage:
-    calls = [AnsweredToolCall(id=c.id, function=AnsweredFunction(c.name, c.arguments)) for c in answer.calls]
-    return AnswerMessage(
-        content=answer.content,
-        reasoning_content=answer.reasoning or msgspec.UNSET,
-        tool_calls=calls or msgspec.UNSET,
-    )
-
-
 async def _streamed(
     request: web.Request, prepared: _Prepared, generation: Generation, ping_s: float
 ) -> web.StreamResponse:
-    events = ChatEvents(
-        completion_id=_new_id(),
-        created=int(time.time()),
-        model=prepared.chat.model,
-        is_usage_wanted=wants_usage_chunk(prepared.chat),
+    return await stream_chat(
+        request,
+        prepared.chat,
+        generation,
+        headers=prepared.headers,
+        ping_s=ping_s,
+        last_events=lambda events, outcome: _last_events(prepared, outcome, events),
+        api_error=to_api_error,
     )
-
-    async with open_event_stream(request, prepared.headers, ping_s) as (response, stream):
-        await stream.write(events.role())
-
-        try:
-            await _stream_pieces(generation, events, stream)
-        except ConnectionError:
-            raise
-        except Exception as error:
-            await stream.write_error(to_api_error(error))
-        else:
-            assert generation.outcome is not None
-            await stream.write(_last_events(prepared, generation.outcome, events))
-
-    return response
-
-
-async def _stream_pieces(generation: Generation, events: ChatEvents, stream: EventStream) -> None:
-    while generation.outcome is None:
-        pieces = await generation.next_pieces()
-
-        if pieces:
-            await stream.write(b"".join([events.piece(piece) for piece in pieces]))
 
 
 def _last_events(prepared: _Prepared, outcome: Outcome, events: ChatEvents) -> bytes:
@@ -232,7 +203,3 @@ def _last_events(prepared: _Prepared, outcome: Outcome, events: ChatEvents) -> b
         last.append(events.usage(outcome.usage, outcome.telemetry))
 
     return b"".join(last)
-
-
-def _new_id() -> str:
-    return f"chatcmpl-{secrets.token_hex(12)}"

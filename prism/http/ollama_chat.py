@@ -4,7 +4,6 @@ Not in the queue of the server's own models. Headers go out after the daemon's f
 """
 
 import logging
-import secrets
 import time
 from dataclasses import dataclass
 
@@ -15,14 +14,14 @@ from msgspec import UNSET
 from prism.api.chat_request import ChatRequest, check_chat_numbers
 from prism.api.generation_fields import wants_stream, wants_usage_chunk
 from prism.api.generation_numbers import stop_strings
-from prism.api.responses import AnsweredFunction, AnsweredToolCall, AnswerMessage, ChatChoice, ChatCompletion
+from prism.api.responses import ChatChoice, ChatCompletion
+from prism.http.chat_stream import answer_message, new_chat_id, stream_chat
 from prism.http.chunks import ChatEvents
 from prism.http.headers import DROPPED_PARTS_HEADER
 from prism.http.model_names import OllamaModel
 from prism.http.ollama_cut import note_if_cut
 from prism.http.ollama_faults import Asked
 from prism.http.services import SERVICES
-from prism.http.sse import EventStream, open_event_stream
 from prism.ollama.chat import ChatOutcome, ChatReply, open_chat
 from prism.ollama.requests import Body, chat_body
 from prism.ollama.truncation import least_tokens
@@ -82,11 +81,12 @@ async def _whole(prepared: _Prepared, reply: ChatReply) -> web.Response:
         await reply.next_pieces()
 
     outcome = reply.outcome
+    message = answer_message(outcome.content, outcome.reasoning, outcome.calls)
     completion = ChatCompletion(
-        id=_new_id(),
+        id=new_chat_id(),
         created=int(time.time()),
         model=prepared.chat.model,
-        choices=[ChatChoice(message=_message(outcome), finish_reason=outcome.finish_reason)],
+        choices=[ChatChoice(message=message, finish_reason=outcome.finish_reason)],
         usage=outcome.usage or UNSET,
         prompt_truncated=True if prepared.note_if_cut(outcome) else UNSET,
     )
@@ -94,43 +94,16 @@ async def _whole(prepared: _Prepared, reply: ChatReply) -> web.Response:
     return web.Response(body=body, content_type="application/json", headers=prepared.headers)
 
 
-def _message(outcome: ChatOutcome) -> AnswerMessage:
-    calls = [AnsweredToolCall(id=c.id, function=AnsweredFunction(c.name, c.arguments)) for c in outcome.calls]
-    return AnswerMessage(
-        content=outcome.content, reasoning_content=outcome.reasoning or UNSET, tool_calls=calls or UNSET
-    )
-
-
 async def _streamed(request: web.Request, prepared: _Prepared, reply: ChatReply, ping_s: float) -> web.StreamResponse:
-    events = ChatEvents(
-        completion_id=_new_id(),
-        created=int(time.time()),
-        model=prepared.chat.model,
-        is_usage_wanted=wants_usage_chunk(prepared.chat),
+    return await stream_chat(
+        request,
+        prepared.chat,
+        reply,
+        headers=prepared.headers,
+        ping_s=ping_s,
+        last_events=lambda events, outcome: _last_events(prepared, outcome, events),
+        api_error=prepared.asked.api_error,
     )
-
-    async with open_event_stream(request, prepared.headers, ping_s) as (response, stream):
-        await stream.write(events.role())
-
-        try:
-            await _stream_pieces(reply, events, stream)
-        except ConnectionError:
-            raise
-        except Exception as error:
-            await stream.write_error(prepared.asked.api_error(error))
-        else:
-            assert reply.outcome is not None
-            await stream.write(_last_events(prepared, reply.outcome, events))
-
-    return response
-
-
-async def _stream_pieces(reply: ChatReply, events: ChatEvents, stream: EventStream) -> None:
-    while reply.outcome is None:
-        pieces = await reply.next_pieces()
-
-        if pieces:
-            await stream.write(b"".join([events.piece(piece) for piece in pieces]))
 
 
 def _last_events(prepared: _Prepared, outcome: ChatOutcome, events: ChatEvents) -> bytes:
@@ -141,7 +114,3 @@ def _last_events(prepared: _Prepared, outcome: ChatOutcome, events: ChatEvents) 
         last.append(events.usage(outcome.usage))
 
     return b"".join(last)
-
-
-def _new_id() -> str:
-    return f"chatcmpl-{secrets.token_hex(12)}"
